@@ -1,0 +1,1 @@
+"""An automated diagnostic bisection agent for LLM inference stacks."""

@@ -1,0 +1,5 @@
+"""`python -m bisect_agent`."""
+
+from bisect_agent.cli import main
+
+main()

@@ -1,0 +1,455 @@
+"""One attempt, from preflight to "nothing left", as events.
+
+The order is fixed: ports free, script on the target and verified, launch, proof of launch, proof of a
+fresh log, watching, the end, the stop, nothing left. Each step is announced or reported by an event
+before the next begins. An attempt has opinions on nothing: it ends in an `Observation`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Protocol, assert_never
+
+from bisect_agent import tail
+from bisect_agent.answers import complaint
+from bisect_agent.errors import TargetError
+from bisect_agent.events import (
+    Closed,
+    Ending,
+    Launched,
+    Launching,
+    LogSeen,
+    OfAttempt,
+    PhaseEntered,
+    ReadySeen,
+    Stopping,
+)
+from bisect_agent.folder import LOG, RunFolder, attempt_path, canonical, digest
+from bisect_agent.hosts import DiskFull, Host
+from bisect_agent.judge import RESPONSE
+from bisect_agent.model import (
+    Match,
+    MatchKind,
+    Observation,
+    Playbook,
+    Reason,
+    Serving,
+    Trial,
+    Trouble,
+    Why,
+)
+from bisect_agent.phases import Progress, stuck
+from bisect_agent.playbook import arguments, environment
+from bisect_agent.record import Record
+from bisect_agent.secrets import Masker
+from bisect_agent.serving import ask, busy, held
+from bisect_agent.signatures import Scanner, watches
+from bisect_agent.target.launcher import LOG as TARGET_LOG
+from bisect_agent.target.launcher import Launcher, Order, Setback, Stopped, first_line
+
+POLL = 0.05
+"""Seconds between two looks at the log."""
+LOG_WITHIN = 2.0
+"""Seconds after the launch in which the log must be there, beginning with this attempt's tag."""
+OTHER_RANKS = 2.0
+"""Seconds given to the other ranks after a fatal line, to say what they saw."""
+ALIVE_EVERY = 1.0
+"""Seconds between two looks at the processes."""
+BOUND = 10.0
+"""Seconds after the kill in which all must be gone; what is not makes the target dirty."""
+HEALTH_EVERY = 0.2
+"""Seconds between two health checks of a server that is not healthy yet."""
+PORTS_FREE_WITHIN = 5.0
+"""Seconds after the stop in which the ports must be free."""
+UNREACHABLE_AFTER = 60.0
+"""Seconds without an answer from the target after which the attempt is given up."""
+
+
+class Clock(Protocol):
+    """Time, as a parameter."""
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that never goes back."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Lets time pass."""
+        ...
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What an attempt touches the world with.
+
+    `folder` and `python` are the target's; `ours` is our own environment, `secrets` what is masked.
+    """
+
+    host: Host
+    launcher: Launcher
+    folder: str
+    python: str
+    clock: Clock
+    ours: Mapping[str, str]
+    secrets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be carried out. `keep` leaves a server that answers running: the restore."""
+
+    playbook: Playbook
+    trial: Trial
+    attempt: int
+    tag: str
+    keep: bool = False
+
+
+Emit = Callable[[OfAttempt], None]
+"""Records an event; returns when it is on the disk, so that no deed comes before its record."""
+
+
+def carry_out(task: Task, edge: Edge, folder: RunFolder, emit: Emit, cancel: threading.Event) -> None:
+    """Carries out one attempt; its last event is `Closed`, whatever the target does on the way."""
+    _Attempt(task, edge, folder, emit, cancel).run()
+
+
+@dataclass(frozen=True)
+class _End:
+    """Why the attempt is to end, and the line that says so."""
+
+    why: Why
+    match: Match | None = None
+    trouble: Trouble | None = None
+
+
+class _Attempt:
+    """The steps of one attempt, in their order."""
+
+    def __init__(
+        self, task: Task, edge: Edge, folder: RunFolder, emit: Emit, cancel: threading.Event
+    ) -> None:
+        self.task = task
+        self.playbook = task.playbook
+        self.edge = edge
+        self.folder = folder
+        self.emit = emit
+        self.cancel = cancel
+        self.trial, self.number = task.trial.id, task.attempt
+        self.path = attempt_path(task.trial, task.attempt)
+        self.masker = Masker(edge.secrets)
+        copy = f"{self.path}/{LOG}"
+        scanner = Scanner(watches(task.playbook), task.playbook.observe.ignore)
+        self.record = Record(folder.grow(copy), copy, Masker(edge.secrets), scanner)
+        self.target = ""
+        self.tail: tail.Tail | None = None
+        self.progress = Progress(began=edge.clock.monotonic(), grown=edge.clock.monotonic())
+        self.serving: Serving | None = None
+        self.launched = False
+        self.ended = False
+        self.given_up = threading.Event()
+
+    def run(self) -> None:
+        """All steps; a setback of ours ends the attempt, and what was started is ended all the same."""
+        try:
+            self.preflight()
+            self.launch()
+            end = self.watch()
+        except (Setback, TargetError) as error:
+            end = _End(Why.TROUBLE, trouble=_trouble(error))
+        try:
+            stopped = self.finish(end)
+        except (Setback, TargetError) as error:
+            # Whether anything lives is not known: nothing may be started here until somebody has looked.
+            detail = f"it could not be stopped: {_trouble(error).detail}"
+            end, stopped = replace(end, trouble=Trouble(reason=Reason.DIRTY, detail=detail)), None
+        self.close(end, stopped)
+
+    # --- before ---------------------------------------------------------------------------------------
+
+    def preflight(self) -> None:
+        """The ports must be free before we start, or the answers would be somebody else's."""
+        if taken := busy(self.edge.launcher, self.playbook.target.ports):
+            raise Setback(Reason.PORT_BUSY, taken)
+
+    def launch(self) -> None:
+        """Puts the script, shows that it is there, starts it, and shows that it runs."""
+        order = self.order()
+        self.folder.write(f"{self.path}/launch.sh", order.script)
+        lines = "".join(f"{name}={value}\n" for name, value in sorted(order.env.items()))
+        self.folder.write(f"{self.path}/env", self.masker.mask(lines).encode())
+        name = f"{self.trial}-{self.number}"
+        self.emit(
+            Launching(
+                trial=self.trial,
+                attempt=self.number,
+                folder=name,
+                tag=self.task.tag,
+                script=digest(order.script),
+            )
+        )
+        self.target = self.edge.launcher.prepare(name, order)
+        started = self.edge.launcher.start(self.target)
+        self.launched = True
+        self.emit(
+            Launched(trial=self.trial, attempt=self.number, supervisor=started.supervisor, main=started.main)
+        )
+
+    def order(self) -> Order:
+        """What the target is told to start."""
+        playbook, configuration = self.playbook, self.task.trial.configuration
+        return Order(
+            script=playbook.launch.encode(),
+            arguments=arguments(playbook, configuration),
+            env=environment(playbook, configuration, self.edge.ours),
+            cwd=playbook.target.cwd,
+            tag=self.task.tag,
+            grace=playbook.limits.stop,
+            bound=BOUND,
+        )
+
+    # --- watching -------------------------------------------------------------------------------------
+
+    def watch(self) -> _End:
+        """Reads the log until something ends the attempt."""
+        clock = self.edge.clock
+        path = f"{self.target}/{TARGET_LOG}"
+        self.tail = tail.Tail(self.edge.host, path, first_line(self.task.tag))
+        self.progress = Progress(began=clock.monotonic(), grown=clock.monotonic())
+        pool = ThreadPoolExecutor(1)
+        answered: Future[Serving] | None = None
+        alive_at = clock.monotonic() + ALIVE_EVERY
+        try:
+            while True:
+                if end := self.read() or self.stuck():
+                    return end
+                if self.cancel.is_set():
+                    return _End(Why.CANCELLED)
+                if answered is None and self.asks():
+                    answered = pool.submit(self.ask)
+                if answered is not None and answered.done():
+                    self.served(answered.result())
+                    return self.read() or _End(Why.SERVED)
+                if self.exited() or clock.monotonic() >= alive_at:
+                    if end := self.alive():
+                        return end
+                    alive_at = clock.monotonic() + ALIVE_EVERY
+                clock.sleep(POLL)
+        finally:
+            # Whoever still asks is not waited for: a hanging server must not delay its own end.
+            self.given_up.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def read(self) -> _End | None:
+        """Takes what the log has to say now; the end, if a line or the log itself demands it."""
+        assert self.tail is not None
+        poll = self.tail.poll()
+        if isinstance(poll, tail.NewBytes):
+            return self.heed(poll.data)
+        amiss = self.amiss(poll)
+        return _End(Why.TROUBLE, trouble=amiss) if amiss else None
+
+    def amiss(self, poll: tail.NoBytes) -> Trouble | None:
+        """What is wrong with a log that gave nothing: missing, quiet and unreachable are three answers."""
+        waited, begun = self.waited(), self.record.size > 0
+        match poll:
+            case tail.Nothing():
+                if begun or waited <= LOG_WITHIN:
+                    return None
+                return Trouble(reason=Reason.LOG_MISSING, detail="its first line was not written")
+            case tail.Missing():
+                if begun:
+                    return Trouble(reason=Reason.LOG_DAMAGED, detail="it was removed while it was read")
+                detail = f"there is none {LOG_WITHIN:g} s after the launch"
+                return Trouble(reason=Reason.LOG_MISSING, detail=detail) if waited > LOG_WITHIN else None
+            case tail.Stale(found=found):
+                detail = f"it begins with {found[:80].decode(errors='replace')!r}, not with our tag"
+                return Trouble(reason=Reason.LOG_STALE, detail=detail)
+            case tail.Shrunk(size=size, offset=offset):
+                detail = f"it shrank from {offset} to {size} bytes"
+                return Trouble(reason=Reason.LOG_DAMAGED, detail=detail)
+            case tail.Replaced():
+                return Trouble(reason=Reason.LOG_DAMAGED, detail="another file took its name")
+            case tail.Unreachable(detail=detail):
+                lost = Trouble(reason=Reason.UNREACHABLE, detail=detail)
+                return lost if waited > UNREACHABLE_AFTER else None
+            case _:
+                assert_never(poll)
+
+    def heed(self, data: bytes) -> _End | None:
+        """New bytes of the log: phases, the ready line, and the first line that ends the attempt."""
+        if self.record.size == 0 and not self.ended:
+            self.emit(LogSeen(trial=self.trial, attempt=self.number, path=f"{self.target}/{TARGET_LOG}"))
+        self.progress = self.progress.grow(self.edge.clock.monotonic())
+        end: _End | None = None
+        for match in self.record.take(data):
+            if match.kind is MatchKind.PHASE:
+                self.enter(match)
+            elif match.kind is MatchKind.READY:
+                self.become_ready(match)
+            elif end is None and self.fatal(match):
+                end = _End(Why.FATAL, match)
+        return end
+
+    def fatal(self, match: Match) -> bool:
+        """Whether a match is of a signature after which the stack cannot live on."""
+        signatures = (*self.playbook.observe.signatures, *self.playbook.signatures)
+        return match.kind is MatchKind.SIGNATURE and next(s.fatal for s in signatures if s.id == match.id)
+
+    def enter(self, match: Match) -> None:
+        """A phase begins. Ranks repeat the markers: only the first one to come so far says something new."""
+        order = ["", *(phase.name for phase in self.playbook.observe.phases)]
+        if not self.ended and order.index(match.id) > order.index(self.progress.phase):
+            self.progress = self.progress.enter(match.id)
+            self.emit(PhaseEntered(trial=self.trial, attempt=self.number, match=match))
+
+    def become_ready(self, match: Match | None) -> None:
+        """The ready rule is met."""
+        if not self.ended and not self.progress.ready:
+            self.progress = self.progress.become_ready()
+            self.emit(ReadySeen(trial=self.trial, attempt=self.number, match=match))
+
+    def waited(self) -> float:
+        """Seconds since the log last grew, or since the launch."""
+        return self.progress.quiet(self.edge.clock.monotonic())
+
+    def stuck(self) -> _End | None:
+        """Silence is a hang, by the clock."""
+        why = stuck(self.progress, self.playbook.limits, self.playbook.kind, self.edge.clock.monotonic())
+        return _End(why) if why else None
+
+    def asks(self) -> bool:
+        """Whether it is time to ask the server: after its ready line, or at once where it has none."""
+        observe = self.playbook.observe
+        by_http = observe.ready_http is not None and observe.ready_log is None
+        return self.record.size > 0 and (self.progress.ready or by_http)
+
+    def ask(self) -> Serving:
+        """Listener, health and request, beside the reading of the log."""
+        patience = self.playbook.limits.request if self.progress.ready else self.playbook.limits.start
+        deadline = self.edge.clock.monotonic() + patience
+
+        def wait() -> bool:
+            self.edge.clock.sleep(HEALTH_EVERY)
+            return not self.given_up.is_set() and self.edge.clock.monotonic() < deadline
+
+        return ask(self.playbook, self.edge.launcher, self.target, wait)
+
+    def served(self, serving: Serving) -> None:
+        """Keeps what the server answered, masked, in a file that evidence can point to."""
+        if not self.progress.ready and serving.health and serving.health.status == HTTPStatus.OK:
+            self.become_ready(None)
+        if serving.request is not None:
+            body = self.masker.mask(serving.request.body)
+            self.folder.write(f"{self.path}/{RESPONSE}", body.encode())
+            answer = serving.request.model_copy(update={"body": body})
+            serving = serving.model_copy(update={"request": answer})
+        self.serving = serving
+
+    def exited(self) -> bool:
+        """Whether the script's own process has ended, or all of the attempt has."""
+        host = self.edge.host
+        return any(host.stat(f"{self.target}/{name}") is not None for name in ("main_exit", "result"))
+
+    def alive(self) -> _End | None:
+        """Looks at the processes: the end, when the script or the supervisor is gone."""
+        status = self.edge.launcher.status(self.target)
+        if status.main_exit is not None or status.result is not None:
+            return self.drained() or _End(Why.EXITED)
+        if status.supervisor == "dead":
+            lost = Trouble(reason=Reason.SUPERVISOR_LOST, detail="it ended without a result")
+            return _End(Why.TROUBLE, trouble=lost)
+        return None
+
+    def drained(self) -> _End | None:
+        """Reads to the log's end, now that nobody need be waited for."""
+        end: _End | None = None
+        before = -1
+        while self.tail is not None and before != self.record.size:
+            before = self.record.size
+            end = self.read() or end
+        return end
+
+    # --- the end --------------------------------------------------------------------------------------
+
+    def finish(self, end: _End) -> Stopped | None:
+        """Announces the end, hears the other ranks, and stops what runs; None where it goes on running."""
+        self.ended = True
+        if not self.target:
+            return None
+        if self.launched:
+            self.emit(Ending(trial=self.trial, attempt=self.number, why=end.why, match=end.match))
+        if end.why is Why.FATAL:
+            self.hear_other_ranks()
+        return None if self.keeps(end) else self.stop()
+
+    def hear_other_ranks(self) -> None:
+        """Reads on for a moment: who failed first is told by the stamps of all ranks."""
+        deadline = self.edge.clock.monotonic() + OTHER_RANKS
+        while self.edge.clock.monotonic() < deadline:
+            self.read()
+            if self.edge.host.stat(f"{self.target}/result") is not None:
+                return
+            self.edge.clock.sleep(POLL)
+
+    def keeps(self, end: _End) -> bool:
+        """Whether the server is to live on: it was asked for, and it serves."""
+        if not self.task.keep or end.why is not Why.SERVED or self.serving is None:
+            return False
+        return complaint(self.serving, self.playbook.observe.request, None) is None
+
+    def stop(self) -> Stopped:
+        """Ends all of the attempt; nothing written after we began to is evidence."""
+        self.drained()
+        if self.launched and self.edge.host.stat(f"{self.target}/result") is None:
+            log = self.edge.host.stat(f"{self.target}/{TARGET_LOG}")
+            offset = log.size if log else self.record.size
+            self.emit(Stopping(trial=self.trial, attempt=self.number, offset=offset))
+            self.record.cut(offset)
+        stopped = self.edge.launcher.stop(self.target)
+        self.drained()
+        return stopped
+
+    def close(self, end: _End, stopped: Stopped | None) -> None:
+        """Puts all that was seen into one observation."""
+        reading, copy, _ = self.record.finish()
+        observation = Observation(
+            reading=reading,
+            log=copy,
+            why=end.why,
+            phase="serving" if self.progress.ready else self.progress.phase,
+            quiet=round(self.waited(), 3),
+            serving=self.serving,
+            exit=stopped.exit if stopped and end.why is Why.EXITED else None,
+            stopped=stopped is not None and stopped.stopped,
+            killed=stopped.killed if stopped else 0,
+            left=stopped.left if stopped else (),
+            busy_ports=self.busy_ports() if stopped else (),
+            trouble=end.trouble,
+        )
+        self.folder.write(f"{self.path}/observation.json", canonical(observation))
+        self.emit(Closed(trial=self.trial, attempt=self.number, observation=observation))
+
+    def busy_ports(self) -> tuple[int, ...]:
+        """The ports that are still taken some time after the stop."""
+        deadline = self.edge.clock.monotonic() + PORTS_FREE_WITHIN
+        while True:
+            taken = held(self.edge.launcher, self.playbook.target.ports)
+            if not taken or self.edge.clock.monotonic() >= deadline:
+                return taken
+            self.edge.clock.sleep(POLL)
+
+
+def _trouble(error: Setback | TargetError) -> Trouble:
+    """What failed on our side, as a value."""
+    if isinstance(error, Setback):
+        return error.trouble
+    reason = Reason.DISK if isinstance(error, DiskFull) else Reason.UNREACHABLE
+    return Trouble(reason=reason, detail=str(error))

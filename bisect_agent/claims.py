@@ -1,0 +1,182 @@
+"""What the trials say of each hypothesis: predictions before, states after. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from bisect_agent.evidence import Answer, Standing, Table, accused
+from bisect_agent.lifecycle import HYPOTHESIS, initial, move
+from bisect_agent.model import Configuration, Frozen, Hypothesis, Playbook, Prediction, Setting, Settled
+
+
+class State(StrEnum):
+    """What the trials say of a hypothesis."""
+
+    SUPPORTED = "supported"
+    REFUTED = "refuted"
+    UNDECIDED = "undecided"
+
+
+class HypothesisResult(Frozen):
+    """A hypothesis with its state, the trials that decided it, and the sentence that says how."""
+
+    id: str
+    claim: str
+    state: State
+    by: tuple[str, ...]
+    because: str
+
+
+def established(table: Table) -> tuple[Setting, ...]:
+    """The established cause, or nothing: needed, enough, and every setting with a closed pair."""
+    needed = table.needed()
+    enough = table.answer(table.good_with(needed)) is Answer.FAILS
+    return needed if needed and enough and len(table.pairs()) == len(needed) else ()
+
+
+def predict(hypothesis: Hypothesis, playbook: Playbook, configuration: Configuration) -> Prediction:
+    """What a hypothesis says that a configuration will do, before it is run.
+
+    A change away from `bad` in a factor the claim involves heals; one only in factors that the claim
+    excludes does not; of anything else the claim says nothing.
+    """
+    if hypothesis.missing:
+        return "nothing"
+    if configuration == playbook.good:
+        return "passes"
+    changed = {s.factor for s in configuration.differs(playbook.bad)}
+    if changed & set(hypothesis.involves):
+        return "passes"
+    return "fails" if changed <= set(hypothesis.excludes) else "nothing"
+
+
+@dataclass(frozen=True)
+class _Finding:
+    state: State
+    because: str
+    by: tuple[str, ...] = ()
+
+
+def assess(hypothesis: Hypothesis, table: Table) -> HypothesisResult:
+    """The state of one hypothesis after these trials."""
+    finding = _contradiction(hypothesis, table) or _support(hypothesis, table)
+    return HypothesisResult(
+        id=hypothesis.id,
+        claim=hypothesis.claim,
+        state=finding.state,
+        by=tuple(dict.fromkeys(finding.by)),
+        because=finding.because,
+    )
+
+
+def undecided(playbook: Playbook, table: Table) -> list[Hypothesis]:
+    """The hypotheses that these trials leave open."""
+    return [h for h in playbook.hypotheses if assess(h, table).state is State.UNDECIDED]
+
+
+def _contradiction(hypothesis: Hypothesis, table: Table) -> _Finding | None:
+    """A fact or a pair that the claim cannot be true with."""
+    for run in table.settled:
+        fact = run.contradicts.get(hypothesis.id)
+        if fact and table.fails(run):
+            return _Finding(
+                State.REFUTED,
+                f"the log of {run.trial.id}, which fails, says otherwise: {fact.text}",
+                (run.trial.id,),
+            )
+    for factor in hypothesis.involves:
+        if innocent := table.witnessed(factor):
+            change = Setting(factor=factor, level=innocent.trial.configuration[factor])
+            return _Finding(
+                State.REFUTED,
+                f"with {change}, seen to take effect, it fails the same ({innocent.trial.id})",
+                (table.runs(table.playbook.bad)[0].trial.id, innocent.trial.id),
+            )
+    cause = established(table)
+    for pair in table.pairs():
+        if pair.setting in cause and pair.setting.factor in hypothesis.excludes:
+            return _Finding(
+                State.REFUTED,
+                f"the failure needs {pair.setting}: {pair.failing} fails, {pair.passing} passes,"
+                f" {pair.again} fails again",
+                (pair.failing, pair.passing, pair.again),
+            )
+    return None
+
+
+def _support(hypothesis: Hypothesis, table: Table) -> _Finding:
+    """Whether an established cause bears the claim out; the sentence says what is missing if not."""
+    if hypothesis.missing:
+        return _Finding(State.UNDECIDED, f"no factor of the playbook plays {', '.join(hypothesis.missing)}")
+    gaps = [said for factor in _unsettled(hypothesis, table) if (said := gap(factor, table))]
+    if gaps:
+        return _Finding(State.UNDECIDED, "; ".join(gaps))
+    cause = established(table)
+    if not cause:
+        return _Finding(State.UNDECIDED, "no cause is established")
+    pairs = [p for p in table.pairs() if p.setting.factor in hypothesis.involves]
+    innocent = [run for f in hypothesis.excludes if (run := table.witnessed(f))]
+    by = [name for p in pairs for name in (p.failing, p.passing, p.again)]
+    by += [run.trial.id for run in innocent]
+    return _Finding(State.SUPPORTED, f"the cause {accused(cause)} is what it claims", tuple(by))
+
+
+def _unsettled(hypothesis: Hypothesis, table: Table) -> list[str]:
+    """The factors of a claim that do not stand as the claim needs them to."""
+    return [f for f in hypothesis.involves if table.standing(f) is not Standing.NEEDED] + [
+        f for f in hypothesis.excludes if table.standing(f) is not Standing.NOT_NEEDED
+    ]
+
+
+def gap(factor: str, table: Table) -> str:
+    """What is missing to say whether the failure needs a factor."""
+    standing = table.standing(factor)
+    level = table.playbook.bad[factor]
+    flips = [runs[0] for _, runs in table.flips(factor)]
+    trials = ", ".join(run.trial.id for run in flips)
+    match standing:
+        case Standing.NOT_WITNESSED:
+            return f"{factor} was changed in {trials} and it fails the same, but the change was not witnessed"
+        case Standing.NOT_APPLIED:
+            return f"{factor} was changed in {trials}, but not witnessed: the log shows another level"
+        case Standing.NOT_RUN:
+            return f"{factor} was not changed in any trial"
+        case Standing.UNRESOLVED:
+            return f"{factor} was changed in {trials}, which did not resolve"
+        case Standing.OTHER_FAILURE:
+            return f"with {factor} changed it fails otherwise ({trials})"
+        case Standing.NEEDED:
+            return f"the pair of {factor}={level} is not closed"
+        case Standing.NOT_NEEDED:
+            return ""
+        case _:
+            assert_never(standing)
+
+
+def history(playbook: Playbook, settled: Sequence[Settled]) -> dict[str, list[tuple[str, str]]]:
+    """How each hypothesis went through its states: (trial, state) at each change.
+
+    Raises:
+        DamagedRun: a state that cannot follow the one before it.
+    """
+    moves = {State.SUPPORTED: "support", State.REFUTED: "refute"}
+    states = {h.id: initial(HYPOTHESIS) for h in playbook.hypotheses}
+    changes: dict[str, list[tuple[str, str]]] = {h.id: [] for h in playbook.hypotheses}
+    for count, run in enumerate(settled, start=1):
+        table = Table(playbook, settled[:count])
+        for hypothesis in playbook.hypotheses:
+            subject, state = f"hypothesis {hypothesis.id}", states[hypothesis.id]
+            said = assess(hypothesis, table).state
+            if state == initial(HYPOTHESIS):
+                state = move(subject, HYPOTHESIS, state, "test")
+            elif said != state and state in {State.SUPPORTED, State.REFUTED}:
+                state = move(subject, HYPOTHESIS, state, "contradict")
+            if said in moves and said != state:
+                state = move(subject, HYPOTHESIS, state, moves[said])
+            if state != states[hypothesis.id]:
+                changes[hypothesis.id].append((run.trial.id, state))
+            states[hypothesis.id] = state
+    return changes

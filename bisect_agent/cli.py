@@ -1,0 +1,253 @@
+"""The commands and their exit codes. The only room that prints or exits."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import click
+import typer
+
+from bisect_agent.errors import BisectError, ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from bisect_agent.engine import Engine, Listener
+    from bisect_agent.verdict import Verdict
+
+app = typer.Typer(
+    name="bisect-agent",
+    help="Finds out which settings a failure of an inference stack needs, one change a run.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Exit codes: 0 cause established; 1 none established; 2 playbook or command line wrong; "
+    "3 nothing to bisect; 4 target unusable; 5 budget spent; 6 good not restored, or target dirty; "
+    "70 a bug of ours; 130 interrupted.",
+)
+
+PlaybookArgument = Annotated[
+    str, typer.Argument(metavar="PLAYBOOK", help="A playbook file, or the name of a shipped one.")
+]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run folder.", exists=True, file_okay=False)
+]
+RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where run folders are kept.")]
+PinOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FACTOR=LEVEL", help="Pins a factor to a level in good and bad."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="The verdict as JSON on stdout.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress, only the verdict.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Every event on stderr, as it is recorded.")]
+RUNS = Path("logs")
+
+
+class Form(StrEnum):
+    """How a verdict can be shown."""
+
+    TERMINAL = "terminal"
+    MARKDOWN = "markdown"
+    HTML = "html"
+    JSON = "json"
+
+
+@app.command()
+def run(
+    playbook: PlaybookArgument,
+    runs: RunsOption = RUNS,
+    as_json: JsonOption = False,
+    pin: PinOption = None,
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Runs a playbook to its verdict, then brings the good server up again."""
+    from bisect_agent.investigation import open_new
+    from bisect_agent.report.files import write_reports
+
+    with (
+        _progress(quiet=quiet, debug=debug) as listener,
+        open_new(_find(playbook), runs, _pins(pin), listener) as investigation,
+    ):
+        with _interruptible(investigation.engine):
+            outcome = investigation.engine.run()
+        write_reports(investigation.folder, outcome.verdict, investigation.playbook.title)
+    _show(outcome.verdict, as_json=as_json)
+    _say(f"run folder: {investigation.folder.path}")
+    if command := investigation.stop_command():
+        _say(f"the good server runs on; to stop it:\n  {command}")
+    raise typer.Exit(outcome.code)
+
+
+@app.command()
+def check(playbook: PlaybookArgument, pin: PinOption = None) -> None:
+    """Says what a playbook would run, and what is wrong with it. Starts nothing."""
+    from bisect_agent.check import check as checked
+
+    for line in checked(_find(playbook), _pins(pin)):
+        typer.echo(line)
+
+
+@app.command()
+def report(
+    run: RunArgument,
+    form: Annotated[Form, typer.Option("--format", help="How to show it.")] = Form.TERMINAL,
+) -> None:
+    """Shows the verdict of a run again."""
+    from bisect_agent.folder import RunFolder
+    from bisect_agent.report.files import read_verdict, reports
+
+    folder = RunFolder(run)
+    verdict = read_verdict(folder)
+    if form is Form.TERMINAL:
+        _show(verdict, as_json=False)
+    else:
+        sys.stdout.buffer.write(reports(verdict, folder.resolved().title)[form])
+
+
+@app.command()
+def verify(run: RunArgument) -> None:
+    """Computes the verdict of a run again from its folder alone, and says where it does not agree."""
+    from bisect_agent.folder import RunFolder
+    from bisect_agent.verify import verify as verified
+
+    found = verified(RunFolder(run))
+    typer.echo(
+        f"it follows: {found.events} events, {found.attempts} attempts and {found.log_bytes} bytes of logs"
+        f" give this verdict: {found.verdict.tree.text}"
+    )
+
+
+@app.command("runs")
+def list_runs(runs: RunsOption = RUNS) -> None:
+    """Lists the runs of a folder, newest last, with what each concluded."""
+    from bisect_agent.report.files import listing
+
+    for line in listing(runs):
+        typer.echo(line)
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Shows the version and leaves.", is_eager=True)
+    ] = False,
+) -> None:
+    if version:
+        from bisect_agent.investigation import version as installed
+
+        typer.echo(f"bisect-agent {installed()}")
+        raise typer.Exit
+
+
+def main() -> NoReturn:
+    """The command: every error ends in a sentence on stderr and the exit code of its kind."""
+    try:
+        code = app(standalone_mode=False)
+        sys.exit(int(code or 0))
+    except BisectError as error:
+        _say(f"error: {error}")
+        sys.exit(error.code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(ExitCode.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(ExitCode.INTERRUPTED)
+    except Exception:
+        traceback.print_exc()
+        _say("error: this is a bug of bisect-agent; the run folder named above holds the journal")
+        sys.exit(ExitCode.BUG)
+
+
+def _find(name: str) -> Path:
+    """A playbook by its path, or by the name of a shipped one."""
+    from bisect_agent import library
+
+    path = Path(name)
+    if path.exists() or name not in library.playbooks():
+        return path
+    return library.playbook(name)
+
+
+def _pins(pairs: list[str] | None) -> dict[str, str]:
+    pins = {}
+    for pair in pairs or []:
+        factor, equals, level = pair.partition("=")
+        if not (factor and equals and level):
+            raise UsageError(f"--set {pair}: this is not a factor and a level", "--set kernel=stock")
+        pins[factor] = level
+    return pins
+
+
+@contextmanager
+def _progress(*, quiet: bool, debug: bool) -> Iterator[Listener]:
+    """What is shown while a run goes on: on stderr, so that stdout is the verdict's alone."""
+    from rich.console import Console
+
+    from bisect_agent.report import terminal
+
+    if debug:
+        import structlog
+
+        renderer = (
+            structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+        )
+        log = structlog.wrap_logger(
+            structlog.PrintLogger(sys.stderr),
+            processors=[structlog.processors.TimeStamper(fmt="iso", utc=True), renderer],
+        )
+        yield lambda entry: log.debug(
+            entry.event.kind, n=entry.number, **entry.event.model_dump(mode="json", exclude={"kind"})
+        )
+    elif quiet:
+        yield lambda _: None
+    else:
+        console = Console(stderr=True)
+        progress = terminal.Board(console) if console.is_terminal else terminal.Lines(console)
+        try:
+            yield progress
+        finally:
+            progress.close()
+
+
+@contextmanager
+def _interruptible(engine: Engine) -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM end the run in good order."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        engine.interrupt()
+        _say(
+            "interrupted: ending the attempt, then restoring `good`; once more to leave without the restore"
+            if engine.interrupts == 1
+            else "leaving without the restore"
+        )
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _show(verdict: Verdict, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from bisect_agent.folder import canonical
+    from bisect_agent.report.terminal import verdict_tree
+
+    if as_json:
+        sys.stdout.buffer.write(canonical(verdict))
+    else:
+        Console(soft_wrap=True).print(verdict_tree(verdict))
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

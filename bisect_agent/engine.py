@@ -1,0 +1,327 @@
+"""The one loop: ask the search, start attempts, append events; then restore, conclude, seal.
+
+Attempts run in threads of their own and send their events here; only this thread writes the journal.
+Every decision is a fold over the journal, so nothing else needs to be remembered.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from bisect_agent import events, search
+from bisect_agent.attempt import Edge, Task, carry_out
+from bisect_agent.claims import predict
+from bisect_agent.errors import RANK, ExitCode, TargetError
+from bisect_agent.events import Entry, OfAttempt, RunState
+from bisect_agent.evidence import Table
+from bisect_agent.facts import facts
+from bisect_agent.folder import VERDICT, RunFolder, canonical, digest
+from bisect_agent.journal import Journal
+from bisect_agent.judge import Known, judge, known
+from bisect_agent.model import Observation, Passed, Playbook, Reason, StoppedBy, Trial, Unresolved
+from bisect_agent.serving import busy
+from bisect_agent.verdict import Verdict, conclude
+
+TURN = 0.1
+"""Seconds between two looks at the wall clock while attempts run."""
+FREE_MIB = 64
+"""Free space, in MiB, below which nothing is started on the target."""
+
+Listener = Callable[[Entry], None]
+"""Is told each event once it is on the disk."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    verdict: Verdict
+    code: ExitCode
+
+
+@dataclass
+class _Flight:
+    """An attempt in flight."""
+
+    trial: Trial
+    attempt: int
+    thread: threading.Thread
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class _Message:
+    """An event of an attempt, or the error that ended its thread; `written` is set when it is taken."""
+
+    event: OfAttempt | Exception
+    written: threading.Event
+
+
+class Engine:
+    """One investigation.
+
+    Args:
+        playbook: what is asked.
+        folder: where everything of the run goes.
+        journal: its journal, already opened by us.
+        edge: the target and the clock.
+        version: ours, for the verdict.
+        listener: is told every event.
+        token: gives a tag that no earlier attempt had.
+    """
+
+    def __init__(  # the parts of the world, named once
+        self,
+        playbook: Playbook,
+        folder: RunFolder,
+        journal: Journal,
+        edge: Edge,
+        version: str,
+        listener: Listener,
+        token: Callable[[], str],
+    ) -> None:
+        self._playbook = playbook
+        self._folder = folder
+        self._journal = journal
+        self._edge = edge
+        self._version = version
+        self._listener = listener
+        self._token = token
+        self._messages: queue.Queue[_Message] = queue.Queue()
+        self._flights: dict[str, _Flight] = {}
+        self.interrupts = 0
+        self._deadline = 0.0
+        self.state: RunState = events.fold(journal.entries)
+
+    # --- from outside ---------------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """Ends the run early: the first time `good` is still restored, the second time not.
+
+        Safe to call from a signal handler.
+        """
+        self.interrupts += 1
+
+    def begin(self, event: events.RunStarted) -> None:
+        """Writes the journal's first line."""
+        self._append(event)
+
+    def run(self, capacity: int = 1) -> Outcome:
+        """Runs to the verdict, whatever happens on the way; `good` is restored on every way out."""
+        self._deadline = self._edge.clock.monotonic() + self._playbook.limits.wall
+        try:
+            ended = self._investigate(capacity)
+        except TargetError as error:
+            ended = search.Finished(StoppedBy.TARGET, str(error))
+        except Exception as error:
+            self._land()
+            self._append(
+                events.Concluded(stopped_by=StoppedBy.BUG, detail=f"{type(error).__name__}: {error}")
+            )
+            self._finish()
+            raise
+        self._append(events.Concluded(stopped_by=ended.by, detail=ended.detail))
+        return self._finish()
+
+    # --- the loop -------------------------------------------------------------------------------------
+
+    def _investigate(self, capacity: int) -> search.Finished:
+        self._survey()
+        while True:
+            step = self._early() or search.step(
+                self._playbook, self.state.settled(), self.state.in_flight(), capacity
+            )
+            if isinstance(step, search.Finished):
+                self._land()
+                return step
+            for wanted in step.wanted:
+                self._plan(wanted)
+            for trial in self.state.in_flight():
+                if trial.id not in self._flights:
+                    self._start(trial)
+            self._turn()
+
+    def _early(self) -> search.Finished | None:
+        """Whether something other than the search ends it."""
+        if self.interrupts:
+            return search.Finished(StoppedBy.INTERRUPTED)
+        judged = self.state.judged()
+        if (
+            judged
+            and isinstance(judged[-1].outcome, Unresolved)
+            and judged[-1].outcome.reason is Reason.DIRTY
+        ):
+            return search.Finished(StoppedBy.DIRTY, judged[-1].outcome.detail)
+        limits = self._playbook.limits
+        if not self._flights and len(judged) >= limits.trials:
+            return search.Finished(StoppedBy.BUDGET, f"limits.trials: {limits.trials} attempts were made")
+        if self._edge.clock.monotonic() + self._reserve() > self._deadline:
+            return search.Finished(StoppedBy.BUDGET, f"limits.wall: {limits.wall:g} s")
+        return None
+
+    def _reserve(self) -> float:
+        """Seconds kept back for the restore: as long as `good` took when it worked."""
+        took = [
+            attempt.ended - attempt.began
+            for attempt in self.state.attempts.values()
+            if attempt.settled
+            and attempt.settled.trial.configuration == self._playbook.good
+            and isinstance(attempt.settled.outcome, Passed)
+        ]
+        return max(took, default=0.0) if self._playbook.restore == "good" else 0.0
+
+    def _survey(self) -> None:
+        """Read-only facts of the target: enough space, and nobody on our ports."""
+        edge, launcher, host = self._edge, self._edge.launcher, self._edge.host
+        launcher.install()
+        found: dict[str, str] = {}
+        for name, fact in facts(edge.folder, edge.python).items():
+            ended = host.run(fact.command, timeout=30)
+            found[name] = fact.parse(ended.stdout.decode(errors="replace"))
+        self._append(events.TargetSurveyed(folder=edge.folder, facts=found))
+        if found["free_mib"].isdigit() and int(found["free_mib"]) < FREE_MIB:
+            raise TargetError(
+                f"{host.name}: {found['free_mib']} MiB free in {edge.folder}", "free some space"
+            )
+        if taken := busy(launcher, self._playbook.target.ports):
+            raise TargetError(f"{host.name}: {taken}", "stop that server, or give the playbook another port")
+
+    def _plan(self, wanted: search.Wanted) -> None:
+        """The intent to run a trial, with what each hypothesis predicts of it."""
+        playbook = self._playbook
+        predicted = {h.id: predict(h, playbook, wanted.trial.configuration) for h in playbook.hypotheses}
+        self._append(events.TrialPlanned(trial=wanted.trial, why=wanted.why, predicted=predicted))
+
+    def _start(self, trial: Trial, *, keep: bool = False) -> None:
+        """Starts the next attempt of a trial in a thread of its own."""
+        number = self.state.next_attempt(trial.id)
+        assert number is not None, f"{trial.id} is settled"
+        task = Task(self._playbook, trial, number, self._token(), keep=keep)
+        cancel = threading.Event()
+
+        def fly() -> None:
+            try:
+                carry_out(task, self._edge, self._folder, self._emit, cancel)
+            except Exception as error:
+                self._emit(error)
+
+        thread = threading.Thread(target=fly, name=f"{trial.id}/{number}", daemon=True)
+        self._flights[trial.id] = _Flight(trial, number, thread, cancel)
+        thread.start()
+
+    def _emit(self, event: OfAttempt | Exception) -> None:
+        """Called by an attempt's thread: returns when this thread has written the event."""
+        message = _Message(event, threading.Event())
+        self._messages.put(message)
+        message.written.wait()
+
+    def _turn(self) -> None:
+        """Takes one event of the attempts in flight, or lets a moment pass."""
+        try:
+            message = self._messages.get(timeout=TURN)
+        except queue.Empty:
+            return
+        if isinstance(message.event, Exception):
+            self._flights.clear()
+            message.written.set()
+            raise message.event
+        self._append(message.event)
+        message.written.set()
+        if isinstance(message.event, events.Closed):
+            flight = self._flights.pop(message.event.trial)
+            flight.thread.join()
+            self._judge(flight, message.event.observation)
+
+    def _judge(self, flight: _Flight, observation: Observation) -> None:
+        settled = judge(
+            self._playbook,
+            flight.trial,
+            flight.attempt,
+            observation,
+            known_so_far(self._playbook, self.state),
+        )
+        self._append(events.Judged(settled=settled))
+
+    def _land(self) -> None:
+        """Ends what is in flight and waits for it."""
+        for flight in self._flights.values():
+            flight.cancel.set()
+        while self._flights:
+            self._turn()
+
+    def _append(self, event: events.AnyEvent) -> None:
+        entry = self._journal.append(event)
+        self.state = events.apply(self.state, entry)
+        self._listener(entry)
+
+    # --- the way out ----------------------------------------------------------------------------------
+
+    def _finish(self) -> Outcome:
+        """Restores `good`, writes the verdict, and seals the journal with its hash."""
+        self._restore()
+        verdict = conclude(self._playbook, self.state, self._version)
+        code = exit_code(self.state, verdict)
+        data = canonical(verdict)
+        self._folder.write(VERDICT, data)
+        self._append(events.Sealed(verdict=digest(data), exit_code=int(code)))
+        return Outcome(verdict, code)
+
+    def _restore(self) -> None:
+        """Brings `good` up again and leaves it running, where it was seen to work in this run."""
+        playbook, state = self._playbook, self.state
+        worked = any(
+            isinstance(s.outcome, Passed) for s in Table(playbook, state.settled()).runs(playbook.good)
+        )
+        concluded = state.concluded
+        dirty = concluded is not None and concluded.stopped_by is StoppedBy.DIRTY
+        if playbook.restore == "none" or not worked or dirty:
+            return
+        trial = Trial(id="restore", configuration=playbook.good)
+        self._append(events.RestorePlanned(trial=trial))
+        interrupts = self.interrupts
+        while self.state.next_attempt(trial.id) is not None:
+            self._start(trial, keep=True)
+            while self._flights:
+                if self.interrupts > max(interrupts, 1):
+                    self._land()
+                    return
+                self._turn()
+
+
+def known_so_far(playbook: Playbook, state: RunState) -> Known:
+    """What the passing attempts of `good` have shown up to now."""
+    return known(
+        attempt.observation
+        for attempt in state.attempts.values()
+        if attempt.observation is not None
+        and attempt.settled is not None
+        and attempt.settled.trial.configuration == playbook.good
+        and isinstance(attempt.settled.outcome, Passed)
+    )
+
+
+def exit_code(state: RunState, verdict: Verdict) -> ExitCode:
+    """The code of a run: of all that hold, the first by rank."""
+    assert state.concluded is not None
+    by = state.concluded.stopped_by
+    held = {_CODES[by]}
+    if verdict.good_restored.ok is False:
+        held.add(ExitCode.NOT_RESTORED)
+    return next(code for code in RANK if code in held)
+
+
+_CODES: Mapping[StoppedBy, ExitCode] = {
+    StoppedBy.CAUSE: ExitCode.CONCLUDED,
+    StoppedBy.NO_CAUSE: ExitCode.NOT_ESTABLISHED,
+    StoppedBy.NOT_ESTABLISHED: ExitCode.NOT_ESTABLISHED,
+    StoppedBy.BAD_PASSES: ExitCode.NOTHING_TO_BISECT,
+    StoppedBy.GOOD_FAILS: ExitCode.NOTHING_TO_BISECT,
+    StoppedBy.TARGET: ExitCode.TARGET,
+    StoppedBy.BUDGET: ExitCode.BUDGET,
+    StoppedBy.DIRTY: ExitCode.NOT_RESTORED,
+    StoppedBy.INTERRUPTED: ExitCode.INTERRUPTED,
+    StoppedBy.BUG: ExitCode.BUG,
+}

@@ -1,0 +1,324 @@
+"""What can happen in a run, and the fold that makes its present state of it. Pure.
+
+An event is written before the deed it announces (`launching`) or after the thing it reports was
+seen (`launched`). Nothing else is state: what is shown, decided or resumed is a fold over these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field, TypeAdapter
+
+from bisect_agent.errors import DamagedRun
+from bisect_agent.lifecycle import ATTEMPT, INVESTIGATION, initial, move
+from bisect_agent.model import (
+    RETRIED,
+    Frozen,
+    Match,
+    Observation,
+    Prediction,
+    Process,
+    Settled,
+    StoppedBy,
+    Trial,
+    Unresolved,
+    Why,
+)
+
+SCHEMA = 1
+ATTEMPTS = 3
+"""How often a trial is tried when the reason it does not resolve is ours or passing."""
+
+
+class RunStarted(Frozen):
+    """The run folder was laid out; `resolved` and `playbook` are the sha256 of its two files."""
+
+    kind: Literal["run-started"] = "run-started"
+    run: str
+    playbook: str
+    resolved: str
+    versions: Mapping[str, str]
+
+
+class TargetSurveyed(Frozen):
+    """Read-only facts of the target, before anything was started there."""
+
+    kind: Literal["target-surveyed"] = "target-surveyed"
+    folder: str
+    facts: Mapping[str, str]
+
+
+class TrialPlanned(Frozen):
+    """A trial is wanted: why, and what each hypothesis predicts of it."""
+
+    kind: Literal["trial-planned"] = "trial-planned"
+    trial: Trial
+    why: str
+    predicted: Mapping[str, Prediction] = Field(default_factory=dict)
+
+
+class RestorePlanned(Frozen):
+    """The known-good configuration is to be brought up again and left running."""
+
+    kind: Literal["restore-planned"] = "restore-planned"
+    trial: Trial
+
+
+class _OfAttempt(Frozen):
+    trial: str
+    attempt: int
+
+
+class Launching(_OfAttempt):
+    """The intent: this script, with this tag, is about to be put into this folder and started."""
+
+    kind: Literal["launching"] = "launching"
+    folder: str
+    tag: str
+    script: str
+
+
+class Launched(_OfAttempt):
+    """The supervisor claimed the attempt and started the script."""
+
+    kind: Literal["launched"] = "launched"
+    supervisor: Process
+    main: Process
+
+
+class LogSeen(_OfAttempt):
+    """The log exists, is new, and carries this attempt's tag in its first line."""
+
+    kind: Literal["log-seen"] = "log-seen"
+    path: str
+
+
+class PhaseEntered(_OfAttempt):
+    """A phase's marker was met."""
+
+    kind: Literal["phase-entered"] = "phase-entered"
+    match: Match
+
+
+class ReadySeen(_OfAttempt):
+    """The ready rule was met; whether it serves is asked next."""
+
+    kind: Literal["ready-seen"] = "ready-seen"
+    match: Match | None = None
+
+
+class Ending(_OfAttempt):
+    """The attempt is to end: why, and at which match."""
+
+    kind: Literal["ending"] = "ending"
+    why: Why
+    match: Match | None = None
+
+
+class Stopping(_OfAttempt):
+    """Our stop begins. Nothing of the log from this byte on is evidence."""
+
+    kind: Literal["stopping"] = "stopping"
+    offset: int
+
+
+class Closed(_OfAttempt):
+    """Nothing of the attempt is left (or what is left is named); all that was seen of it."""
+
+    kind: Literal["closed"] = "closed"
+    observation: Observation
+
+
+class Judged(Frozen):
+    """What was made of an attempt."""
+
+    kind: Literal["judged"] = "judged"
+    settled: Settled
+
+
+class Concluded(Frozen):
+    """The search is over, or was ended."""
+
+    kind: Literal["concluded"] = "concluded"
+    stopped_by: StoppedBy
+    detail: str = ""
+
+
+class Sealed(Frozen):
+    """The last line: the verdict's sha256 and the exit code."""
+
+    kind: Literal["sealed"] = "sealed"
+    verdict: str
+    exit_code: int
+
+
+OfAttempt = Launching | Launched | LogSeen | PhaseEntered | ReadySeen | Ending | Stopping | Closed
+AnyEvent = (
+    RunStarted | TargetSurveyed | TrialPlanned | RestorePlanned | OfAttempt | Judged | Concluded | Sealed
+)
+Event = Annotated[AnyEvent, Field(discriminator="kind")]
+EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Event)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One event in its place. `at` is in seconds since the epoch, by our clock."""
+
+    number: int
+    at: float
+    event: AnyEvent
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt as far as it has come. `began` and `ended` are in seconds since the epoch."""
+
+    began: float = 0.0
+    ended: float = 0.0
+    state: str = initial(ATTEMPT)
+    folder: str = ""
+    tag: str = ""
+    phase: str = ""
+    observation: Observation | None = None
+    settled: Settled | None = None
+
+
+@dataclass(frozen=True)
+class RunState:
+    """All that the events so far amount to."""
+
+    state: str = initial(INVESTIGATION)
+    started: RunStarted | None = None
+    surveyed: TargetSurveyed | None = None
+    planned: Mapping[str, TrialPlanned] = field(default_factory=dict)
+    restore: RestorePlanned | None = None
+    attempts: Mapping[tuple[str, int], Attempt] = field(default_factory=dict)
+    concluded: Concluded | None = None
+    sealed: Sealed | None = None
+
+    def last(self, trial: str) -> Attempt | None:
+        """The latest attempt at a trial."""
+        numbers = [n for t, n in self.attempts if t == trial]
+        return self.attempts[trial, max(numbers)] if numbers else None
+
+    def next_attempt(self, trial: str) -> int | None:
+        """The number of the attempt that the trial still needs; None when it is settled."""
+        last = self.last(trial)
+        if last is None:
+            return 1
+        settled = last.settled
+        if settled is None or not isinstance(settled.outcome, Unresolved):
+            return None
+        again = settled.outcome.reason in RETRIED and settled.attempt < ATTEMPTS
+        return settled.attempt + 1 if again else None
+
+    def settled(self) -> tuple[Settled, ...]:
+        """The search's trials that have had their last word, in the order of that word."""
+        return tuple(
+            attempt.settled
+            for (trial, _), attempt in self.attempts.items()
+            if trial in self.planned
+            and attempt.settled is not None
+            and attempt is self.last(trial)
+            and self.next_attempt(trial) is None
+        )
+
+    def judged(self) -> tuple[Settled, ...]:
+        """Every attempt that was judged, the restore's too, in order."""
+        return tuple(a.settled for a in self.attempts.values() if a.settled is not None)
+
+    def in_flight(self) -> tuple[Trial, ...]:
+        """The search's trials that are planned and not settled."""
+        done = {s.trial.id for s in self.settled()}
+        return tuple(p.trial for p in self.planned.values() if p.trial.id not in done)
+
+    def restored(self) -> Settled | None:
+        """The last word about the restore."""
+        last = self.last(self.restore.trial.id) if self.restore else None
+        return last.settled if last else None
+
+
+def fold(entries: Iterable[Entry]) -> RunState:
+    """The state that a sequence of entries amounts to.
+
+    Raises:
+        DamagedRun: an event that cannot follow those before it.
+    """
+    state = RunState()
+    for entry in entries:
+        try:
+            state = apply(state, entry)
+        except DamagedRun as error:
+            raise DamagedRun(f"event {entry.number}: {error.message}") from error
+    return state
+
+
+def apply(state: RunState, entry: Entry) -> RunState:
+    """The state after one more entry.
+
+    Raises:
+        DamagedRun: the event cannot follow those before it.
+    """
+    event = entry.event
+    match event:
+        case RunStarted():
+            if state.started:
+                raise DamagedRun("the run starts twice")
+            return replace(state, started=event)
+        case TargetSurveyed():
+            return replace(state, state=_go(state, "survey"), surveyed=event)
+        case TrialPlanned():
+            planned = {**state.planned, event.trial.id: event}
+            return replace(state, state=_go(state, "plan"), planned=planned)
+        case RestorePlanned():
+            return replace(state, state=_go(state, "restore"), restore=event)
+        case Judged():
+            key = event.settled.trial.id, event.settled.attempt
+            judged = replace(_step(state, key, "judge"), settled=event.settled)
+            # A judged attempt moves to the end: attempts stay in the order of their last word.
+            others = {k: a for k, a in state.attempts.items() if k != key}
+            return replace(state, attempts={**others, key: judged})
+        case Concluded():
+            return replace(state, state=_go(state, "conclude"), concluded=event)
+        case Sealed():
+            return replace(state, state=_go(state, "seal"), sealed=event)
+        case _:
+            key = event.trial, event.attempt
+            return replace(state, attempts={**state.attempts, key: _advance(state, key, event, entry.at)})
+
+
+def _go(state: RunState, name: str) -> str:
+    return move("the investigation", INVESTIGATION, state.state, name)
+
+
+def _step(state: RunState, key: tuple[str, int], name: str) -> Attempt:
+    trial, number = key
+    if trial not in state.planned and not (state.restore and state.restore.trial.id == trial):
+        raise DamagedRun(f"{trial} was never planned")
+    attempt = state.attempts.get(key, Attempt())
+    return replace(attempt, state=move(f"attempt {number} of {trial}", ATTEMPT, attempt.state, name))
+
+
+def _advance(state: RunState, key: tuple[str, int], event: OfAttempt, at: float) -> Attempt:
+    match event:
+        case Launching():
+            return replace(_step(state, key, "intend"), folder=event.folder, tag=event.tag, began=at)
+        case Launched():
+            return _step(state, key, "launch")
+        case LogSeen():
+            return _step(state, key, "see_log")
+        case PhaseEntered():
+            return replace(_step(state, key, "enter_phase"), phase=event.match.id)
+        case ReadySeen():
+            return _step(state, key, "see_ready")
+        case Ending():
+            return _step(state, key, "begin_end")
+        case Stopping():
+            return _step(state, key, "begin_stop")
+        case Closed():
+            return replace(_step(state, key, "close"), observation=event.observation, ended=at)
+        case _:
+            assert_never(event)

@@ -1,0 +1,111 @@
+"""The run folder: where everything of a run lies, and how it is named."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel
+
+from bisect_agent.errors import DamagedRun
+from bisect_agent.journal import NAME as JOURNAL
+from bisect_agent.model import Playbook, Trial
+
+PLAYBOOK: Final = "playbook.yaml"
+RESOLVED: Final = "resolved.json"
+VERDICT: Final = "verdict.json"
+LOG: Final = "server.log"
+
+
+def canonical(value: BaseModel) -> bytes:
+    """The one way in which a value is written as JSON: sorted keys, two spaces, a final newline."""
+    data = value.model_dump(mode="json")
+    return json.dumps(data, sort_keys=True, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def digest(data: bytes) -> str:
+    """The sha256 of some bytes, in hexadecimal."""
+    return sha256(data).hexdigest()
+
+
+def run_name(title: str, now: float, token: str) -> str:
+    """The name of a run: when it began (UTC), what it is about, and something that makes it unique."""
+    stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
+    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:32].strip("-")
+    return f"{stamp}-{slug or 'run'}-{token}"
+
+
+def attempt_path(trial: Trial, attempt: int) -> str:
+    """Where an attempt's files lie, from the run folder."""
+    label = re.sub(r"[^A-Za-z0-9._=,+-]+", "_", trial.label)[:64]
+    name = trial.id if label == trial.id else f"{trial.id}-{label}"
+    return f"trials/{name}/{attempt}"
+
+
+class RunFolder:
+    """One run's folder, for its owner alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, playbook: bytes, resolved: Playbook) -> RunFolder:
+        """Lays out a new run folder with the playbook as it was read and as it was understood."""
+        path.mkdir(mode=0o700, parents=True)
+        folder = cls(path)
+        folder.write(PLAYBOOK, playbook)
+        folder.write(RESOLVED, canonical(resolved))
+        return folder
+
+    @property
+    def journal(self) -> Path:
+        """The journal's file."""
+        return self.path / JOURNAL
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes a file whole or not at all, for the owner alone."""
+        target = self.path / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = target.with_name(target.name + ".part")
+        with open(part, "wb", opener=_private) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+
+    def read(self, name: str) -> bytes:
+        """A file of the run.
+
+        Raises:
+            DamagedRun: it is not there.
+        """
+        try:
+            return (self.path / name).read_bytes()
+        except OSError as error:
+            raise DamagedRun(f"{name}: {error.strerror or error}") from error
+
+    def resolved(self) -> Playbook:
+        """The playbook as it was understood when the run began."""
+        try:
+            return Playbook.model_validate_json(self.read(RESOLVED))
+        except ValueError as error:
+            raise DamagedRun(f"{RESOLVED}: {str(error).splitlines()[0]}") from error
+
+    def grow(self, name: str) -> io.FileIO:
+        """A new file of the run, open for writing at its end, unbuffered.
+
+        The bytes are with the kernel when a write returns: a crash of ours loses none of them.
+        """
+        target = self.path / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return io.FileIO(target, "w", opener=_private)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,100 @@
+"""The edge to a machine: what the agent asks of a host, and the values that come back.
+
+A `Host` runs short commands and moves bytes. It knows nothing of attempts. Its errors are three:
+`errors.Unreachable` (nothing is known), `DiskFull`, and any other `errors.TargetError` (the target
+answered, and the answer is no).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from bisect_agent import errors
+
+
+class TimedOut(errors.Unreachable):
+    """A command gave no exit status in its time. It was ended; what it had done is not known."""
+
+
+class DiskFull(errors.TargetError):
+    """There is no space left (or no quota) where something had to be written."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended. `returncode` is negative for a signal, 127 where there is no such program."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True)
+class Stat:
+    """A file as it is now: bytes, what tells it from another file of that name, seconds since the epoch."""
+
+    size: int
+    identity: str
+    mtime: float
+
+
+class Lock(Protocol):
+    """A lock that is held until it is released, or until its holder dies."""
+
+    def release(self) -> None:
+        """Lets others have it. A second call does nothing."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Host(Protocol):
+    """A machine. Paths are absolute paths on it."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls it, for the beginning of a sentence: `local`, `gpu-box`."""
+        ...
+
+    def run(self, argv: Sequence[str], *, timeout: float, stdin: bytes = b"") -> Completed:
+        """Runs a command until its exit status is known, at most `timeout` seconds.
+
+        It does not wait for the end of the output: a process left behind that holds it is no reason
+        to hang.
+
+        Raises:
+            TimedOut: no exit status came; what was started was ended.
+        """
+        ...
+
+    def put(self, path: str, data: bytes, mode: int = 0o600) -> str:
+        """Writes `path + ".part"`, durably, and returns that name; it can be verified before `rename`.
+
+        Missing folders are made, for the owner alone.
+        """
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Gives a file its name, replacing what had it; atomic and durable."""
+        ...
+
+    def read(self, path: str, offset: int, size: int) -> bytes | None:
+        """At most `size` bytes from `offset`, none at or after the end; None where there is no such file."""
+        ...
+
+    def stat(self, path: str) -> Stat | None:
+        """The file as it is now, or None where there is no such file."""
+        ...
+
+    def lock(self, path: str, holder: str) -> Lock | str:
+        """Takes an exclusive lock on a file, or returns what its present holder wrote there.
+
+        Args:
+            path: the file; it is made where it is missing, and stays.
+            holder: who we are, for a person who finds it taken: host, pid, start time, boot id, what for.
+        """
+        ...

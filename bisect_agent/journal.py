@@ -1,0 +1,124 @@
+"""The journal: events as lines, each with the hash of the line before; one writer; a torn tail is seen.
+
+A line is canonical JSON: `{"at": seconds, "event": {...}, "n": number, "previous": sha256, "v": 1}`.
+The chain finds a damaged line and a line taken out; it does not prove who wrote it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import ValidationError
+
+from bisect_agent.errors import DamagedRun, UsageError
+from bisect_agent.events import EVENT, SCHEMA, AnyEvent, Entry
+
+NAME = "journal.jsonl"
+FIRST = hashlib.sha256(b"").hexdigest()
+"""What the first line has for `previous`."""
+
+
+def encode(entry: Entry, previous: str) -> bytes:
+    """The line of an entry, newline included."""
+    record = {
+        "at": round(entry.at, 6),
+        "event": EVENT.dump_python(entry.event, mode="json"),
+        "n": entry.number,
+        "previous": previous,
+        "v": SCHEMA,
+    }
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def decode(data: bytes, name: str = NAME) -> tuple[Entry, ...]:
+    """Every entry of a journal's bytes.
+
+    Raises:
+        DamagedRun: naming the first line that is torn, altered, or out of its place.
+    """
+    entries: list[Entry] = []
+    previous = FIRST
+    lines = data.split(b"\n")
+    if lines.pop():
+        raise DamagedRun(f"{name}:{len(lines) + 1}: the line is torn: it does not end in a newline")
+    for number, line in enumerate(lines, start=1):
+        entry, link = _decode_line(line, f"{name}:{number}")
+        if link != previous:
+            raise DamagedRun(
+                f"{name}:{number}: the chain breaks here: this line or the one before was altered"
+            )
+        if entry.number != number:
+            raise DamagedRun(f"{name}:{number}: the line says that it is number {entry.number}")
+        if encode(entry, previous) != line + b"\n":
+            raise DamagedRun(f"{name}:{number}: the line is not as it was written")
+        entries.append(entry)
+        previous = hashlib.sha256(line).hexdigest()
+    return tuple(entries)
+
+
+def _decode_line(line: bytes, where: str) -> tuple[Entry, str]:
+    try:
+        record = json.loads(line)
+        if record["v"] != SCHEMA:
+            raise DamagedRun(f"{where}: schema {record['v']} is not known here (this version reads {SCHEMA})")
+        event = EVENT.validate_python(record["event"])
+        return Entry(int(record["n"]), float(record["at"]), event), str(record["previous"])
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise DamagedRun(f"{where}: the line cannot be read: {str(error).splitlines()[0]}") from error
+
+
+class Journal:
+    """The one writer of a run's journal. Each event is on the disk when `append` returns."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
+        """Opens or begins the journal of a run folder.
+
+        Raises:
+            UsageError: another process writes this journal.
+            DamagedRun: the lines already there are not intact.
+        """
+        self.path = folder / NAME
+        self._clock = clock
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._file)
+            raise UsageError(f"{self.path}: another process is writing this run") from error
+        data = self.path.read_bytes()
+        self.entries = list(decode(data))
+        lines = data.splitlines()
+        self._previous = hashlib.sha256(lines[-1]).hexdigest() if lines else FIRST
+
+    def append(self, event: AnyEvent) -> Entry:
+        """Writes an event and waits until it is on the disk."""
+        entry = Entry(len(self.entries) + 1, round(self._clock(), 6), event)
+        line = encode(entry, self._previous)
+        if os.write(self._file, line) != len(line):
+            raise OSError(
+                errno.ENOSPC, "the disk is full: the last line of the journal is torn", str(self.path)
+            )
+        os.fsync(self._file)
+        self._previous = hashlib.sha256(line[:-1]).hexdigest()
+        self.entries.append(entry)
+        return entry
+
+    def close(self) -> None:
+        """Gives the journal free."""
+        os.close(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

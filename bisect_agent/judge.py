@@ -1,0 +1,317 @@
+"""From what was seen in one attempt to its outcome. Pure; rules of evidence 3 to 7 live here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import PurePosixPath
+
+from bisect_agent.answers import complaint
+from bisect_agent.model import (
+    Applied,
+    Evidence,
+    Exit,
+    Failed,
+    Kind,
+    Match,
+    MatchKind,
+    Observation,
+    Order,
+    Outcome,
+    Passed,
+    Playbook,
+    Raised,
+    Reason,
+    Role,
+    Setting,
+    Settled,
+    Signature,
+    Symptom,
+    SymptomKind,
+    Trial,
+    Unresolved,
+    Why,
+)
+
+UNTESTABLE = 125
+"""The exit code by which a script says that this configuration cannot be tested."""
+RESPONSE = "response.txt"
+"""The file beside the log that holds the answer to the request."""
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Known:
+    """What `good` was seen to do: failures its log shows while it passes, and what it answers."""
+
+    noise: frozenset[str] = field(default_factory=frozenset)
+    answer: str | None = None
+
+
+def known(good: Iterable[Observation]) -> Known:
+    """What the passing attempts of `good` tell about the judging of the others."""
+    seen = tuple(good)
+    noise = {m.id for o in seen for m in o.reading.matches if m.kind is MatchKind.SIGNATURE}
+    noise |= {r.fingerprint for o in seen for r in o.reading.raised}
+    answers = [o.serving.request.body for o in seen if o.serving and o.serving.request]
+    return Known(frozenset(noise), answers[0] if answers else None)
+
+
+def judge(playbook: Playbook, trial: Trial, attempt: int, seen: Observation, known: Known) -> Settled:
+    """The last word about one attempt."""
+    case = _Case(playbook, trial, seen, known)
+    return Settled(
+        trial=trial,
+        attempt=attempt,
+        outcome=case.outcome(),
+        applied=case.applied(),
+        witnesses=case.witnesses(),
+        contradicts=case.contradicts(),
+    )
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One attempt before the judge."""
+
+    playbook: Playbook
+    trial: Trial
+    seen: Observation
+    known: Known
+
+    # --- witnesses ----------------------------------------------------------------------------------
+
+    def witnesses(self) -> dict[str, Evidence]:
+        """The line that shows each factor's level in effect, where there is one."""
+        lines = {m.id: m for m in self._matches(MatchKind.WITNESS)}
+        own = {s.factor: lines.get(str(s)) for s in self.trial.configuration.settings()}
+        return {factor: self._line(match) for factor, match in own.items() if match}
+
+    def applied(self) -> dict[str, Applied]:
+        """Whether each factor's level was seen to take effect."""
+        witnesses = self.witnesses()
+        return {
+            factor.name: Applied.WITNESSED if factor.name in witnesses else Applied.NOT_WITNESSED
+            for factor in self.playbook.factors
+        }
+
+    def contradicts(self) -> dict[str, Evidence]:
+        """The hypotheses that a line of this log contradicts."""
+        return {m.id: self._line(m) for m in reversed(self._matches(MatchKind.CONTRADICTION))}
+
+    def _not_applied(self) -> Unresolved | None:
+        """A factor whose witness shows another level, and never this one."""
+        witnesses = self.witnesses()
+        for setting in self.trial.configuration.settings():
+            others = {
+                str(Setting(factor=setting.factor, level=level))
+                for level in self.playbook.factor(setting.factor).levels
+                if level != setting.level
+            }
+            wrong = [m for m in self._matches(MatchKind.WITNESS) if m.id in others]
+            if wrong and setting.factor not in witnesses:
+                detail = f"{setting} was set, and the log shows {wrong[0].id}: {wrong[0].text}"
+                return self._unresolved(Reason.NOT_APPLIED, detail, wrong[:1])
+        return None
+
+    # --- the outcome --------------------------------------------------------------------------------
+
+    def outcome(self) -> Outcome:
+        """Ours first, then what makes the run invalid, then what the stack did."""
+        return self._ours() or self._not_applied() or self._infrastructure() or self._theirs()
+
+    def _ours(self) -> Unresolved | None:
+        seen = self.seen
+        if seen.left:
+            names = ", ".join(f"{p.pid} {p.name}".strip() for p in seen.left)
+            return self._unresolved(Reason.DIRTY, f"still alive after the stop: {names}")
+        if seen.trouble:
+            return self._unresolved(seen.trouble.reason, seen.trouble.detail)
+        if seen.busy_ports:
+            ports = ", ".join(map(str, seen.busy_ports))
+            return self._unresolved(Reason.DIRTY, f"still taken after the stop: port {ports}")
+        if seen.why is Why.CANCELLED:
+            return self._unresolved(Reason.INTERRUPTED, f"stopped by us in phase {seen.phase or 'start'}")
+        if invalid := self._signed(Role.INVALID):
+            return self._unresolved(Reason.INVALID, invalid[0].text, invalid[:1])
+        if seen.exit == Exit(code=UNTESTABLE):
+            return self._unresolved(Reason.UNTESTABLE, f"exit code {UNTESTABLE}")
+        return None
+
+    def _infrastructure(self) -> Unresolved | None:
+        """Trouble of the machine counts only before the first root line (rule 6)."""
+        infra, roots = self._signed(Role.INFRA), self._roots()
+        if infra and not (roots and roots[0].offset < infra[0].offset):
+            return self._unresolved(Reason.INFRA, infra[0].text, infra[:1])
+        return None
+
+    def _theirs(self) -> Outcome:
+        if self.seen.why is Why.SERVED:
+            return self._served()
+        if self.playbook.kind is Kind.JOB and self.seen.exit == Exit(code=0):
+            return self._done()
+        return Failed(symptom=self._symptom())
+
+    def _served(self) -> Outcome:
+        """Passing as in rule 3: our own listener, health, and one real answer."""
+        serving = self.seen.serving
+        if serving is None or serving.listener == "foreign":
+            return self._unresolved(Reason.PORT_BUSY, "the port is served by a process that is not ours")
+        wrong = complaint(serving, self.playbook.observe.request, self.known.answer)
+        if wrong is None:
+            answer = serving.request.body if serving.request else ""
+            return Passed(evidence=(*self._ready(), *self._response()), answer=answer)
+        if failure := self._logged():
+            return Failed(symptom=failure)
+        symptom = Symptom(
+            kind=SymptomKind.ANSWER,
+            id=wrong.id,
+            text=wrong.text,
+            phase="serving",
+            evidence=(*self._response(), *self._ready()),
+        )
+        return Failed(symptom=symptom)
+
+    def _done(self) -> Outcome:
+        done = self._matches(MatchKind.DONE)
+        if self.playbook.observe.done and not done:
+            text = f"exit code 0, but the log has no line that matches {self.playbook.observe.done}"
+            return Failed(symptom=self._of_process(SymptomKind.EXIT, "exit-0-not-done", text))
+        return Passed(evidence=tuple(self._line(m) for m in done[:1]))
+
+    # --- the symptom --------------------------------------------------------------------------------
+
+    def _symptom(self) -> Symptom:
+        """What failed: a signature, an exception, then how the process ended or stood still."""
+        if failure := self._logged():
+            return failure
+        seen = self.seen
+        phase = f"phase {seen.phase}" if seen.phase else "its start"
+        if seen.why in {Why.SILENT, Why.OVERDUE}:
+            text = f"{seen.why} in {phase}, after {seen.quiet:.0f} s without a new line"
+            return self._of_process(SymptomKind.HANG, "hang", text)
+        if seen.exit and seen.exit.signal is not None:
+            name = f"signal-{seen.exit.signal}"
+            return self._of_process(
+                SymptomKind.SIGNAL, name, f"killed by signal {seen.exit.signal} in {phase}"
+            )
+        code = seen.exit.code if seen.exit else None
+        early = " before it was ready" if code == 0 else ""
+        return self._of_process(SymptomKind.EXIT, f"exit-{code}", f"exit code {code} in {phase}{early}")
+
+    def _logged(self) -> Symptom | None:
+        """The failure that the log names, if it names one (rule 7)."""
+        if roots := self._roots():
+            return self._of_match(roots[0])
+        if raised := self._raised():
+            return self._of_raised(raised[0])
+        symptoms = [m for m in self._signed(Role.SYMPTOM) if m.id not in self.known.noise]
+        return self._of_match(symptoms[0]) if symptoms else None
+
+    def _of_match(self, match: Match) -> Symptom:
+        rank, order = self._first_rank(match.id)
+        same = sorted(self._signed(self._signature(match.id).role), key=_in_time)
+        lines = tuple(self._line(m) for m in same if m.id == match.id)[:_SHOWN]
+        return Symptom(
+            kind=SymptomKind.SIGNATURE,
+            id=match.id,
+            text=match.text,
+            phase=self._phase_at(match),
+            phase_matters=self._signature(match.id).phase_matters,
+            first_rank=rank,
+            order=order,
+            evidence=lines,
+        )
+
+    def _of_raised(self, raised: Raised) -> Symptom:
+        rank, order = self._first_rank("")
+        return Symptom(
+            kind=SymptomKind.EXCEPTION,
+            id=raised.fingerprint,
+            text=raised.exception,
+            phase=self._phase_at(raised),
+            first_rank=rank,
+            order=order,
+            evidence=tuple(self._line(r) for r in self._raised()[:_SHOWN]),
+        )
+
+    def _of_process(self, kind: SymptomKind, name: str, text: str) -> Symptom:
+        return Symptom(
+            kind=kind, id=name, text=text, phase=self.seen.phase, phase_matters=kind is SymptomKind.HANG
+        )
+
+    def _first_rank(self, name: str) -> tuple[str | None, Order]:
+        """Which rank failed first, by the writers' own stamps; where they tie, it is not shown."""
+        failures: list[Match | Raised] = [m for m in self._roots() if m.id == name]
+        first: dict[str, float | None] = {}
+        for failure in (*failures, *self._raised()):
+            if failure.rank is not None:
+                times = [t for t in (first.get(failure.rank, failure.time), failure.time) if t is not None]
+                first[failure.rank] = min(times, default=None)
+        if len(first) <= 1:
+            return next(iter(first), None), "one rank"
+        stamps = sorted(t for t in first.values() if t is not None)
+        if len(stamps) < len(first) or stamps[0] == stamps[1]:
+            return None, "not shown"
+        return next(rank for rank, time in first.items() if time == stamps[0]), "shown"
+
+    # --- lines --------------------------------------------------------------------------------------
+
+    def _matches(self, kind: MatchKind) -> list[Match]:
+        return [m for m in self.seen.reading.matches if m.kind is kind]
+
+    def _signature(self, name: str) -> Signature:
+        return next(s for s in (*self.playbook.observe.signatures, *self.playbook.signatures) if s.id == name)
+
+    def _signed(self, role: Role) -> list[Match]:
+        return [m for m in self._matches(MatchKind.SIGNATURE) if self._signature(m.id).role is role]
+
+    def _roots(self) -> list[Match]:
+        """Root lines by time over all ranks, without those that `good` shows while it passes."""
+        return sorted((m for m in self._signed(Role.ROOT) if m.id not in self.known.noise), key=_in_time)
+
+    def _raised(self) -> list[Raised]:
+        return sorted(
+            (r for r in self.seen.reading.raised if r.fingerprint not in self.known.noise), key=_in_time
+        )
+
+    def _phase_at(self, failure: Match | Raised) -> str:
+        """The phase that the failing rank (or, where ranks say nothing, the server) had reached."""
+        before = [m for m in self._matches(MatchKind.PHASE) if m.offset <= failure.offset]
+        own = [m for m in before if m.rank == failure.rank] or before
+        return own[-1].id if own else ""
+
+    def _line(self, where: Match | Raised) -> Evidence:
+        log = self.seen.log
+        assert log is not None, "a line was read, so there is a copy of the log"
+        return Evidence(
+            path=log.path,
+            line=where.line,
+            offset=where.offset,
+            text=where.text if isinstance(where, Match) else where.exception,
+            time=where.time,
+            rank=where.rank,
+            sha256=log.sha256,
+        )
+
+    def _ready(self) -> tuple[Evidence, ...]:
+        return tuple(self._line(m) for m in self._matches(MatchKind.READY)[:1])
+
+    def _response(self) -> tuple[Evidence, ...]:
+        """The answer to the request, as the file beside the log holds it."""
+        serving, log = self.seen.serving, self.seen.log
+        if log is None or serving is None or serving.request is None or not serving.request.body:
+            return ()
+        body = serving.request.body
+        path = str(PurePosixPath(log.path).with_name(RESPONSE))
+        digest = sha256(body.encode()).hexdigest()
+        return (Evidence(path=path, line=1, offset=0, text=body[:400], sha256=digest),)
+
+    def _unresolved(self, reason: Reason, detail: str, matches: Sequence[Match] = ()) -> Unresolved:
+        return Unresolved(reason=reason, detail=detail, evidence=tuple(self._line(m) for m in matches))
+
+
+def _in_time(where: Match | Raised) -> tuple[float, int]:
+    """Order by the writer's stamp; what has none comes after what has one, in the order printed."""
+    return (where.time if where.time is not None else float("inf"), where.offset)

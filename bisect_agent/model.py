@@ -1,0 +1,563 @@
+"""The words of the product as types: what is varied, run, seen, and concluded.
+
+Every type is frozen and refuses unknown fields, so that what the journal holds is exactly what the
+code can say. Nothing here reads a file, a clock or the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+
+class Frozen(BaseModel):
+    """A value: immutable, comparable, with no room for fields nobody declared."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+# --- what is varied ---------------------------------------------------------------------------------
+
+
+class Setting(Frozen):
+    """One factor at one level."""
+
+    factor: str
+    level: str
+
+    def __str__(self) -> str:
+        return f"{self.factor}={self.level}"
+
+
+class Configuration(RootModel[Mapping[str, str]]):
+    """A level for every factor."""
+
+    model_config = ConfigDict(frozen=True)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.root.items()))
+
+    def __getitem__(self, factor: str) -> str:
+        return self.root[factor]
+
+    def replace(self, settings: Iterable[Setting]) -> Configuration:
+        """This configuration with some factors set otherwise."""
+        return Configuration({**self.root, **{s.factor: s.level for s in settings}})
+
+    def settings(self) -> tuple[Setting, ...]:
+        """Every factor with its level, in the playbook's order."""
+        return tuple(Setting(factor=f, level=v) for f, v in self.root.items())
+
+    def differs(self, other: Configuration) -> tuple[Setting, ...]:
+        """The settings of this configuration that `other` has otherwise."""
+        return tuple(s for s in self.settings() if other[s.factor] != s.level)
+
+
+class LogWitness(Frozen):
+    """Proof in the log that a level took effect: an RE2 pattern with `{level}` or `{value}` in it."""
+
+    log: str
+
+
+class _Factor(Frozen):
+    name: str
+    witness: LogWitness | None = None
+
+
+class EnvFactor(_Factor):
+    """An environment variable; a level's value `None` means that it is unset."""
+
+    kind: Literal["env"] = "env"
+    env: str
+    levels: Mapping[str, str | None]
+
+    def value(self, level: str) -> str:
+        """What `{value}` stands for in a witness."""
+        return self.levels[level] or ""
+
+
+class FlagsFactor(_Factor):
+    """Command-line arguments, given to the launch script as part of `"$@"`."""
+
+    kind: Literal["flags"] = "flags"
+    levels: Mapping[str, tuple[str, ...]]
+
+    def value(self, level: str) -> str:
+        """What `{value}` stands for in a witness."""
+        return " ".join(self.levels[level])
+
+
+Factor = Annotated[EnvFactor | FlagsFactor, Field(discriminator="kind")]
+
+
+# --- what is known before a run ---------------------------------------------------------------------
+
+
+class Role(StrEnum):
+    """What a log line that matches a signature means."""
+
+    ROOT = "root"
+    SYMPTOM = "symptom"
+    WRAPPER = "wrapper"
+    CASCADE = "cascade"
+    HINT = "hint"
+    PROGRESS = "progress"
+    READY = "ready"
+    INFRA = "infra"
+    INVALID = "invalid"
+
+
+class Signature(Frozen):
+    """A named pattern (RE2, matched against one line at a time).
+
+    `fatal` ends the attempt when the line is seen; `phase_matters` says that the same pattern in
+    another phase is another failure (out of memory, hang).
+    """
+
+    id: str
+    role: Role
+    pattern: str
+    fatal: bool = False
+    phase_matters: bool = False
+    means: str = ""
+
+
+class PhaseMark(Frozen):
+    """A phase of the start and the log pattern that begins it."""
+
+    name: str
+    begin: str
+
+
+class HttpRequest(Frozen):
+    """One request to 127.0.0.1 on the target. `body` is sent as JSON when given."""
+
+    path: str
+    body: str | None = None
+    expect: str | None = None
+    same_as_good: bool = False
+
+
+class Observe(Frozen):
+    """How the stack's state is read: what is ready, what is asked, what the log's lines mean."""
+
+    ready_log: str | None = None
+    ready_http: str | None = None
+    request: HttpRequest | None = None
+    done: str | None = None
+    signatures: tuple[Signature, ...] = ()
+    ignore: tuple[str, ...] = ()
+    phases: tuple[PhaseMark, ...] = ()
+
+
+class Hypothesis(Frozen):
+    """A claim about causes, in terms of the playbook's own factors.
+
+    True of a cause that holds every factor of `involves` and none of `excludes`. `missing` names
+    roles of the family that no factor of the playbook plays: such a claim stays undecided.
+    `contradicted_by` are RE2 patterns; one of them in the log of `bad` contradicts the claim.
+    """
+
+    id: str
+    family: str
+    claim: str
+    involves: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    contradicted_by: tuple[str, ...] = ()
+    because: str = ""
+    advice: str = ""
+
+
+class Limits(Frozen):
+    """Seconds, except `trials`, which counts attempts."""
+
+    start: float
+    quiet: float
+    request: float
+    stop: float
+    trials: int
+    wall: float
+
+
+class Target(Frozen):
+    """Where the stack runs. `env` are values set for every attempt, `passed` names taken from ours."""
+
+    host: str
+    ports: tuple[int, ...] = ()
+    cwd: str
+    folder: str | None = None
+    env: Mapping[str, str] = Field(default_factory=dict)
+    passed: tuple[str, ...] = ()
+
+
+class Kind(StrEnum):
+    """What the launch script is."""
+
+    SERVER = "server"
+    JOB = "job"
+
+
+class Playbook(Frozen):
+    """A playbook with everything resolved: no default, file or family is looked up after this."""
+
+    title: str
+    kind: Kind
+    target: Target
+    launch: str
+    factors: tuple[Factor, ...]
+    good: Configuration
+    bad: Configuration
+    suspects: tuple[str, ...]
+    observe: Observe
+    signatures: tuple[Signature, ...]
+    hypotheses: tuple[Hypothesis, ...]
+    limits: Limits
+    restore: Literal["good", "none"]
+
+    def factor(self, name: str) -> EnvFactor | FlagsFactor:
+        """The factor of that name."""
+        return next(f for f in self.factors if f.name == name)
+
+
+# --- what is run ------------------------------------------------------------------------------------
+
+
+class Single(Frozen):
+    """The one change of a trial that may accuse."""
+
+    kind: Literal["single"] = "single"
+    setting: Setting
+
+    def settings(self) -> tuple[Setting, ...]:
+        """The settings changed: one."""
+        return (self.setting,)
+
+
+class Group(Frozen):
+    """Several changes at once: steers the search, never accuses."""
+
+    kind: Literal["group"] = "group"
+    group: tuple[Setting, ...]
+
+    def settings(self) -> tuple[Setting, ...]:
+        """The settings changed."""
+        return self.group
+
+
+Change = Annotated[Single | Group, Field(discriminator="kind")]
+
+
+class Trial(Frozen):
+    """A planned run of one configuration. `good` and `bad` have no parent and no change."""
+
+    id: str
+    parent: str | None = None
+    change: Change | None = None
+    configuration: Configuration
+    replicate: int = 1
+
+    @property
+    def label(self) -> str:
+        """What a person calls it: `good`, `bad`, or the change."""
+        if self.change is None:
+            return self.parent or self.id
+        return ",".join(str(s) for s in self.change.settings())
+
+
+# --- what is seen -----------------------------------------------------------------------------------
+
+
+class MatchKind(StrEnum):
+    """What a matched pattern belongs to."""
+
+    SIGNATURE = "signature"
+    READY = "ready"
+    DONE = "done"
+    PHASE = "phase"
+    WITNESS = "witness"
+    CONTRADICTION = "contradiction"
+
+
+class Match(Frozen):
+    """A pattern met in a log. `id`: signature id, phase name, `factor=level`, or hypothesis id.
+
+    `line` counts from 1; `offset` is the byte offset of the line's start; `time` is the writer's own
+    stamp in seconds since the epoch (as UTC), None where the line and its traceback have none.
+    """
+
+    kind: MatchKind
+    id: str
+    line: int
+    offset: int
+    text: str
+    time: float | None = None
+    rank: str | None = None
+
+
+class Raised(Frozen):
+    """The first exception printed of a chain: its last line, and the frame it came from.
+
+    `line` and `offset` are of the exception's line; `begins` is the offset of the chain's first
+    line, `ends` the offset after the chain's last line seen. `fingerprint` is the exception's line
+    with numbers and paths masked, and its own frame's file name and function.
+    """
+
+    exception: str
+    frame: str
+    fingerprint: str
+    line: int
+    offset: int
+    begins: int
+    ends: int
+    time: float | None = None
+    rank: str | None = None
+
+
+class Reading(Frozen):
+    """All that one attempt's log says, up to the byte where our stop began."""
+
+    size: int
+    lines: int
+    matches: tuple[Match, ...] = ()
+    raised: tuple[Raised, ...] = ()
+
+
+class Process(Frozen):
+    """A process that cannot be mistaken for a later one with the same pid."""
+
+    pid: int
+    start: int
+    boot: str
+    name: str = ""
+
+
+class Exit(Frozen):
+    """How the launch script's own process ended: exactly one of the two is set."""
+
+    code: int | None = None
+    signal: int | None = None
+
+
+class LogCopy(Frozen):
+    """Our copy of an attempt's log. `sha256` is of the copy, `original` of the bytes on the target."""
+
+    path: str
+    size: int
+    sha256: str
+    original: str
+
+
+class HttpAnswer(Frozen):
+    """What came back: a status and a body, or the error that says why nothing did."""
+
+    status: int | None = None
+    body: str = ""
+    error: str = ""
+
+
+class Serving(Frozen):
+    """What was seen of a server after its ready line."""
+
+    listener: Literal["ours", "foreign", "nobody"]
+    health: HttpAnswer | None = None
+    request: HttpAnswer | None = None
+
+
+class Why(StrEnum):
+    """Why an attempt was brought to its end."""
+
+    FATAL = "a fatal line was seen"
+    SERVED = "it was ready and answered"
+    EXITED = "the launch script ended"
+    SILENT = "the log stood still for limits.quiet"
+    OVERDUE = "limits.start was over"
+    INVALID = "the attempt cannot count"
+    TROUBLE = "our side failed"
+    CANCELLED = "the run was interrupted"
+
+
+class Reason(StrEnum):
+    """Why an attempt says nothing about its configuration."""
+
+    SCRIPT = "the script is not on the target as written"
+    NOT_LAUNCHED = "the launch did not start"
+    LOG_MISSING = "the log does not exist"
+    LOG_STALE = "the log is not this attempt's"
+    LOG_DAMAGED = "the log was cut or replaced while read"
+    UNREACHABLE = "the target could not be reached"
+    SUPERVISOR_LOST = "the supervisor died"
+    DISK = "the disk is full"
+    PORT_BUSY = "a port was taken by another process"
+    INFRA = "the infrastructure failed first"
+    UNTESTABLE = "the script says that this cannot be tested"
+    NOT_APPLIED = "a level was seen not to take effect"
+    INVALID = "the log says that this run is not valid"
+    DIRTY = "something of the attempt did not die"
+    INTERRUPTED = "the run was interrupted"
+
+
+RETRIED = frozenset(Reason) - {Reason.NOT_APPLIED, Reason.INVALID, Reason.DIRTY, Reason.INTERRUPTED}
+"""Reasons that are ours or passing: the same trial gets another attempt."""
+
+
+class Trouble(Frozen):
+    """Something of ours that failed, and what was seen of it."""
+
+    reason: Reason
+    detail: str
+
+
+class Observation(Frozen):
+    """What was seen in one attempt. It holds no opinion.
+
+    `exit` is how the script's own process ended by itself, None where we ended it. `quiet` is in
+    seconds: how long the log had stood still. `killed` counts the processes that took a SIGKILL.
+    """
+
+    reading: Reading = Reading(size=0, lines=0)
+    log: LogCopy | None = None
+    why: Why
+    phase: str = ""
+    quiet: float = 0.0
+    serving: Serving | None = None
+    exit: Exit | None = None
+    stopped: bool = False
+    killed: int = 0
+    left: tuple[Process, ...] = ()
+    busy_ports: tuple[int, ...] = ()
+    trouble: Trouble | None = None
+
+
+# --- what is made of it -----------------------------------------------------------------------------
+
+
+class Evidence(Frozen):
+    """Where a sentence comes from: a line of a file of the run folder."""
+
+    path: str
+    line: int
+    offset: int
+    text: str
+    time: float | None = None
+    rank: str | None = None
+    sha256: str
+
+
+class SymptomKind(StrEnum):
+    """The class of a failure; two failures of different classes are never the same one."""
+
+    SIGNATURE = "signature"
+    EXCEPTION = "exception"
+    EXIT = "exit"
+    SIGNAL = "signal"
+    HANG = "hang"
+    ANSWER = "answer"
+
+
+Order = Literal["shown", "not shown", "one rank"]
+"""Whether the stamps show which rank failed first."""
+
+
+class Symptom(Frozen):
+    """What failed. `first_rank` is None where the stamps do not show which rank failed first."""
+
+    kind: SymptomKind
+    id: str
+    text: str
+    phase: str
+    phase_matters: bool = False
+    first_rank: str | None = None
+    order: Order = "one rank"
+    evidence: tuple[Evidence, ...] = ()
+
+    def same_as(self, other: Symptom) -> bool:
+        """Whether the two are one failure (rule 5)."""
+        return (self.kind, self.id) == (other.kind, other.id) and (
+            not self.phase_matters or self.phase == other.phase
+        )
+
+
+class Passed(Frozen):
+    """It was seen to work."""
+
+    kind: Literal["passed"] = "passed"
+    evidence: tuple[Evidence, ...] = ()
+    answer: str = ""
+
+
+class Failed(Frozen):
+    """The stack failed, with this symptom."""
+
+    kind: Literal["failed"] = "failed"
+    symptom: Symptom
+
+
+class Unresolved(Frozen):
+    """Nothing can be said about the configuration."""
+
+    kind: Literal["unresolved"] = "unresolved"
+    reason: Reason
+    detail: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+Outcome = Annotated[Passed | Failed | Unresolved, Field(discriminator="kind")]
+
+
+class Applied(StrEnum):
+    """Whether a level was seen to take effect."""
+
+    WITNESSED = "witnessed"
+    NOT_WITNESSED = "not witnessed"
+
+
+class Settled(Frozen):
+    """A trial with its last word, and what was seen of each factor's level.
+
+    `contradicts` names the hypotheses whose `contradicted_by` was met, with the line.
+    """
+
+    trial: Trial
+    attempt: int
+    outcome: Outcome
+    applied: Mapping[str, Applied] = Field(default_factory=dict)
+    witnesses: Mapping[str, Evidence] = Field(default_factory=dict)
+    contradicts: Mapping[str, Evidence] = Field(default_factory=dict)
+
+
+class Pair(Frozen):
+    """Two trusted trials that differ in one factor, the failing one seen to fail again.
+
+    `again` is the later trial of the failing configuration. A `Group` has no place here.
+    """
+
+    setting: Setting
+    failing: str
+    passing: str
+    again: str
+
+
+Cause = frozenset[Setting]
+
+
+Prediction = Literal["passes", "fails", "nothing"]
+"""What a hypothesis says that a trial will do; `nothing` where it does not speak of the change."""
+
+
+class StoppedBy(StrEnum):
+    """Why the search ended."""
+
+    CAUSE = "a cause is established"
+    NO_CAUSE = "no single change heals"
+    NOT_ESTABLISHED = "the trials do not establish a cause"
+    BAD_PASSES = "`bad` does not fail"
+    GOOD_FAILS = "`good` does not work"
+    TARGET = "the target cannot be used"
+    BUDGET = "the budget is spent"
+    DIRTY = "the target is dirty"
+    INTERRUPTED = "the run was interrupted"
+    BUG = "an error of our own"

@@ -1,0 +1,173 @@
+"""The part of a playbook that says how the stack is watched: `observe` and `limits`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from bisect_agent.model import HttpRequest, Kind, Limits, Observe, PhaseMark, Role, Signature
+from bisect_agent.signatures import check_pattern
+from bisect_agent.yamlmarks import Field, ScalarNode
+
+DEFAULT_LIMITS: Mapping[Kind, Limits] = MappingProxyType(
+    {
+        Kind.SERVER: Limits(start=20 * 60, quiet=5 * 60, request=60, stop=10, trials=40, wall=8 * 3600),
+        Kind.JOB: Limits(start=3600, quiet=5 * 60, request=60, stop=10, trials=40, wall=8 * 3600),
+    }
+)
+"""Seconds, except `trials`. A job's `start` bounds its whole run."""
+
+_FOREIGN = {Kind.SERVER: ("done",), Kind.JOB: ("ready", "request")}
+"""Keys of `observe` that say nothing about that kind."""
+
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", re.ASCII)
+_NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
+
+_READY = "ready: {log: ready to roll, http: /health}"
+_REQUEST = "request: {path: /generate, json: {text: hello}, expect: same-as-good}"
+_SIGNATURE = {"id": "id: my-crash", "role": "role: root", "pattern": "pattern: 'MyError: .*'"}
+_PHASE = {"name": "name: capture", "begin": "begin: 'Capture cuda graph begin'"}
+
+
+def read_observe(top: Field, field: Field | None, kind: Kind) -> Observe:
+    """The value of `observe`; `top` is where it is missed when there is none."""
+    known = ("ready", "request", "done", "signatures", "ignore", "phases")
+    keys = {} if field is None else field.section(known, remedy=f"observe: {{{_READY}}}")
+    _check_fits(field or top, keys, kind)
+    ready = _ready(keys["ready"]) if "ready" in keys else {}
+    ignored = keys["ignore"].items("ignore: ['a pattern']") if "ignore" in keys else ()
+    return Observe(
+        ready_log=read_pattern(ready["log"]) if "log" in ready else None,
+        ready_http=_url_path(ready["http"]) if "http" in ready else None,
+        request=_request(keys["request"]) if "request" in keys else None,
+        done=read_pattern(keys["done"]) if "done" in keys else None,
+        signatures=_signatures(keys["signatures"]) if "signatures" in keys else (),
+        ignore=tuple(read_pattern(item) for item in ignored),
+        phases=_phases(keys["phases"]) if "phases" in keys else (),
+    )
+
+
+def read_limits(field: Field | None, kind: Kind) -> Limits:
+    """The value of `limits` over the defaults of that kind."""
+    if field is None:
+        return DEFAULT_LIMITS[kind]
+    keys = field.section(tuple(Limits.model_fields), later=("lease",), remedy="limits: {start: 20m}")
+    given = {
+        name: entry.count("trials: 40") if name == "trials" else _seconds(entry)
+        for name, entry in keys.items()
+    }
+    return DEFAULT_LIMITS[kind].model_copy(update=given)
+
+
+def read_pattern(field: Field) -> str:
+    """An RE2 pattern."""
+    pattern = field.text("a pattern in single quotes")
+    refuse_bad(pattern, field)
+    return pattern
+
+
+def refuse_bad(pattern: str, field: Field) -> None:
+    """Note a problem at `field`, from which `pattern` was made, if it cannot be used."""
+    if pattern and (complaint := check_pattern(pattern)):
+        found, _, remedy = complaint.rpartition("; ")
+        field.refuse(f"the pattern `{field.scalar()}`: {found}", remedy)
+
+
+def _check_fits(holder: Field, keys: Mapping[str, Field], kind: Kind) -> None:
+    """Rule 3: a server's pass needs a ready sign and an answered request; a job has neither."""
+    for name in _FOREIGN[kind]:
+        if name in keys:
+            keys[name].refuse_key(
+                f"`observe.{name}` means nothing for a {kind}", "remove it, or change `kind`"
+            )
+    if kind is Kind.JOB or not holder.is_mapping:
+        return
+    if "ready" not in keys:
+        found = "a server needs `observe.ready`, by which it is seen to be up"
+        holder.refuse_key(found, f"observe: {{{_READY}}}")
+    if "request" not in keys:
+        found = "a server needs `observe.request`: a pass is seen, never assumed, so it must answer something"
+        holder.refuse_key(found, f"observe: {{{_REQUEST}}}")
+
+
+def _ready(field: Field) -> dict[str, Field]:
+    keys = field.section(("log", "http"), remedy=_READY)
+    if field.is_mapping and not keys:
+        field.refuse_key("`observe.ready` names neither `log` nor `http`", _READY)
+    return keys
+
+
+def _request(field: Field) -> HttpRequest:
+    keys = field.section(("path", "json", "expect"), required={"path": "path: /generate"}, remedy=_REQUEST)
+    expect = keys.get("expect")
+    same_as_good = expect is not None and expect.scalar() == "same-as-good"
+    return HttpRequest(
+        path=_url_path(keys["path"]) if "path" in keys else "",
+        body=_body(keys["json"]) if "json" in keys else None,
+        expect=read_pattern(expect) if expect is not None and not same_as_good else None,
+        same_as_good=same_as_good,
+    )
+
+
+def _body(field: Field) -> str:
+    if isinstance(field.node, ScalarNode):
+        field.wrong("a mapping or a list", "json: {text: hello}, without quotes around the whole")
+    return json.dumps(field.json(), ensure_ascii=False)
+
+
+def _url_path(field: Field) -> str:
+    path = field.text("/health")
+    if path and not path.startswith("/"):
+        field.refuse(f"`{path}` is not a path on the server", "a path that begins with /, such as /health")
+    return path
+
+
+def _signatures(field: Field) -> tuple[Signature, ...]:
+    signatures: dict[str, Signature] = {}
+    for item in field.items(f"signatures: [{{{', '.join(_SIGNATURE.values())}}}]"):
+        signature = _signature(item)
+        if signatures.setdefault(signature.id, signature) is not signature:
+            item.refuse(f"the signature id `{signature.id}` is used twice", "give each its own id")
+    return tuple(signatures.values())
+
+
+def _signature(field: Field) -> Signature:
+    keys = field.section(
+        (*_SIGNATURE, "fatal", "phase_matters", "means"),
+        required=_SIGNATURE,
+        remedy=f"{{{', '.join(_SIGNATURE.values())}}}",
+    )
+    return Signature(
+        id=keys["id"].text(_SIGNATURE["id"]) if "id" in keys else field.path,
+        role=Role(keys["role"].choice(tuple(Role))) if "role" in keys else Role.ROOT,
+        pattern=read_pattern(keys["pattern"]) if "pattern" in keys else "",
+        fatal="fatal" in keys and keys["fatal"].truth(),
+        phase_matters="phase_matters" in keys and keys["phase_matters"].truth(),
+        means=keys["means"].text("means: a sentence") if "means" in keys else "",
+    )
+
+
+def _phases(field: Field) -> tuple[PhaseMark, ...]:
+    phases: dict[str, PhaseMark] = {}
+    example = f"{{{', '.join(_PHASE.values())}}}"
+    for item in field.items(f"phases: [{example}]"):
+        keys = item.section(tuple(_PHASE), required=_PHASE, remedy=example)
+        name = keys["name"].text(_PHASE["name"]) if "name" in keys else item.path
+        phase = PhaseMark(name=name, begin=read_pattern(keys["begin"]) if "begin" in keys else "")
+        if phases.setdefault(name, phase) is not phase:
+            item.refuse(f"the phase `{name}` is named twice", "join the patterns with | in one phase")
+    return tuple(phases.values())
+
+
+def _seconds(field: Field) -> float:
+    text = field.scalar() or ""
+    parts = _DURATION.fullmatch(text)
+    if text and parts:
+        hours, minutes, seconds = (float(part or 0) for part in parts.groups())
+        if total := hours * 3600 + minutes * 60 + seconds:
+            return total
+    remedy = f"add the unit: {text}s, {text}m or {text}h" if _NUMBER.fullmatch(text) else "90s, 20m or 1h30m"
+    field.wrong("a duration with its unit, longer than nothing", remedy)
+    return 1.0

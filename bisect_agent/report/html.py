@@ -1,0 +1,24 @@
+"""The verdict as one HTML page without scripts or outside links, to open from a ticket."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from bisect_agent.evidence import accused
+from bisect_agent.report.words import clock_time, place, quote
+from bisect_agent.signatures import printable
+from bisect_agent.verdict import Verdict
+
+
+def html(verdict: Verdict, title: str) -> str:
+    """The whole verdict. Everything that comes from a log is escaped."""
+    environment = Environment(
+        loader=PackageLoader("bisect_agent.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(printable=printable, place=place, quote=quote, time=clock_time)
+    environment.globals["accused"] = accused
+    return environment.get_template("verdict.html.jinja").render(verdict=verdict, title=title)

@@ -1,0 +1,62 @@
+"""Whether a server serves: who listens, whether it is healthy, what it answers to one real request.
+
+All of it is asked on the target, where 127.0.0.1 is the server's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from bisect_agent.model import HttpAnswer, Playbook, Serving
+from bisect_agent.target.launcher import Launcher, Listener, Probe, Request
+
+HEALTH = 5.0
+"""Seconds that one health check may take."""
+
+
+def ask(playbook: Playbook, launcher: Launcher, attempt: str, wait: Callable[[], bool]) -> Serving:
+    """Waits for a listener and for health, then sends the playbook's request once.
+
+    `wait` lets a moment pass and says whether there is still time for another look.
+    """
+    port, observe = playbook.target.ports[0], playbook.observe
+    health = [Request(port, observe.ready_http, HEALTH)] if observe.ready_http else []
+    seen = launcher.probe(attempt, [port], health)
+    while not _well(seen) and wait():
+        seen = launcher.probe(attempt, [port], health)
+    answer: HttpAnswer | None = None
+    if observe.request and _well(seen):
+        asked = Request(port, observe.request.path, playbook.limits.request, observe.request.body)
+        answer = launcher.probe(attempt, [], [asked]).http[0]
+    return Serving(
+        listener=_listener(seen.ports[port]), health=seen.http[0] if seen.http else None, request=answer
+    )
+
+
+def _well(seen: Probe) -> bool:
+    """Whether somebody listens and every health check was answered with success."""
+    heard = all(answer.status is not None and 200 <= answer.status < 300 for answer in seen.http)
+    return heard and all(seen.ports.values())
+
+
+def _listener(found: Sequence[Listener]) -> Literal["ours", "foreign", "nobody"]:
+    if not found:
+        return "nobody"
+    return "ours" if all(listener.ours for listener in found) else "foreign"
+
+
+def held(launcher: Launcher, ports: Sequence[int]) -> tuple[int, ...]:
+    """Which of these ports somebody listens on."""
+    found = launcher.probe(None, ports).ports if ports else {}
+    return tuple(port for port, listeners in found.items() if listeners)
+
+
+def busy(launcher: Launcher, ports: Sequence[int]) -> str:
+    """Who holds which of these ports, as a sentence; empty where all are free."""
+    found = launcher.probe(None, ports).ports if ports else {}
+    return "; ".join(
+        f"port {port} is held by pid {listener.pid or 'unknown'} {listener.name} of {listener.user}"
+        for port, listeners in found.items()
+        for listener in listeners
+    )

@@ -1,0 +1,1 @@
+"""The one file put on the target, and the controller's side of it."""

@@ -1,0 +1,367 @@
+"""The controller's side of the target: puts the supervisor there, prepares, starts, asks and stops attempts.
+
+What is put is verified where it will be used, before it gets its name: a script that was cut, swallowed
+or never written cannot be started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bisect_agent import errors
+from bisect_agent.hosts import Completed, DiskFull, Host
+from bisect_agent.model import Exit, Frozen, HttpAnswer, Process, Reason, Trouble
+
+CALL = 30.0
+"""Seconds for a call that does its work at once."""
+ALREADY_CLAIMED = 75
+"""The exit status of a start of an attempt that was claimed before."""
+LOG = "log"
+"""The name of the log in an attempt's folder."""
+
+_SHA256 = """
+import hashlib, os, sys
+path = sys.argv[1]
+print(hashlib.sha256(open(path, "rb").read()).hexdigest() if os.path.exists(path) else "missing")
+"""
+# Python, not sha256sum: it is what the target must have anyway, and the supervisor itself is verified
+# by it before it can be asked anything.
+
+
+class Setback(Exception):
+    """Something of ours failed; the attempt says nothing about its configuration."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(f"{reason.value}: {detail}")
+        self.trouble = Trouble(reason=reason, detail=detail)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to start.
+
+    Attributes:
+        script: the launch script; bash runs it.
+        arguments: its `"$@"`.
+        env: its environment, all of it.
+        cwd: the folder on the target it runs in.
+        tag: what names this attempt and no other, in the log and in the environment of its processes.
+        grace: seconds between TERM and KILL.
+        bound: seconds after that in which all must be gone.
+    """
+
+    script: bytes
+    arguments: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    tag: str
+    grace: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request to 127.0.0.1 on the target: GET, or POST of a JSON `body`; all within `timeout` seconds."""
+
+    port: int
+    path: str
+    timeout: float
+    body: str | None = None
+
+
+class Started(Frozen):
+    """Who runs now: the supervisor, and the script's own process."""
+
+    supervisor: Process
+    main: Process
+
+
+class Stopped(Frozen):
+    """How an attempt ended. `exit` is None where nobody saw it; `time` is seconds since the epoch.
+
+    `stopped` is False where the whole tree ended by itself. `left` did not die: the target is dirty.
+    """
+
+    exit: Exit | None
+    stopped: bool
+    killed: int
+    left: tuple[Process, ...]
+    time: float
+    supervisor: Literal["alive", "dead"]
+
+
+class Processes(Frozen):
+    """What the attempt's files say of who was started."""
+
+    supervisor: Process | None
+    main: Process | None
+
+
+class LogStat(Frozen):
+    """The log as it is now: bytes, and what tells it from another file of its name."""
+
+    size: int
+    identity: str
+
+
+Life = Literal["alive", "dead", "none"]
+
+
+class Status(Frozen):
+    """What the target knows of an attempt now. A zombie is dead; `none` never was."""
+
+    claimed: bool
+    supervisor: Life
+    main: Life
+    processes: Processes
+    main_exit: Exit | None
+    result: Stopped | None
+    log: LogStat | None
+
+
+class Listener(BaseModel):
+    """Who holds a listening socket. `pid` is None where the target does not let us see its owner."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    pid: int | None
+    start: int = 0
+    name: str = ""
+    user: str
+    ours: bool
+
+
+class Probe(Frozen):
+    """Who listens on each port, and what each request got, in the order they were asked."""
+
+    ports: Mapping[int, tuple[Listener, ...]]
+    http: tuple[HttpAnswer, ...]
+
+
+class _Fault(Frozen):
+    """A verb's answer that says why it could not do its work."""
+
+    claimed: bool = False
+    fault: Literal["script", "claimed", "disk", "launch", "missing"]
+    detail: str
+
+
+class _Claimed(Started):
+    claimed: Literal[True]
+
+
+class _Bounds(BaseModel):
+    """The part of an order that says how long a stop may take."""
+
+    grace: float = Field(ge=0)
+    bound: float = Field(ge=0)
+
+
+_REASON = {
+    "script": Reason.SCRIPT,
+    "claimed": Reason.NOT_LAUNCHED,
+    "disk": Reason.DISK,
+    "launch": Reason.NOT_LAUNCHED,
+    "missing": Reason.SCRIPT,
+}
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
+
+
+def first_line(tag: str) -> bytes:
+    """What the log of the attempt with this tag begins with."""
+    return f"# bisect-agent attempt {tag}\n".encode()
+
+
+class Launcher:
+    """Attempts on one host.
+
+    Args:
+        host: the target.
+        folder: absolute path there; the supervisor and every attempt's folder go into it.
+        python: the target's Python, 3.6 or later.
+
+    Raises:
+        Setback: from every method, when our side failed; `errors.TargetError` when the target cannot
+            be used at all.
+    """
+
+    def __init__(self, host: Host, folder: str, python: str = "python3") -> None:
+        self._host = host
+        self._folder = folder
+        self._python = python
+        self._supervisor = f"{folder}/supervisor.py"
+
+    def install(self) -> None:
+        """Puts the supervisor on the target, unless it is there."""
+        source = resources.files("bisect_agent.target").joinpath("supervisor.py").read_bytes()
+        with _setbacks():
+            if self._sha256(self._supervisor) != hashlib.sha256(source).hexdigest():
+                self._host.rename(self._put_verified(self._supervisor, source), self._supervisor)
+
+    def prepare(self, name: str, order: Order) -> str:
+        """Writes an attempt's folder and returns its path. Nothing is started.
+
+        The script gets its name last, when its hash was seen on the target and bash can parse it.
+        """
+        folder = f"{self._folder}/{name}"
+        with _setbacks():
+            script = self._put_verified(f"{folder}/launch.sh", order.script)
+            self._parse(script)
+            paper = self._put_verified(f"{folder}/order.json", _paper(order))
+            self._host.rename(paper, f"{folder}/order.json")
+            self._host.rename(script, f"{folder}/launch.sh")
+        return folder
+
+    def start(self, folder: str) -> Started:
+        """Starts a prepared attempt, at most once ever.
+
+        The target itself compares the script with the order's hash right before it takes the claim.
+        After a `Setback` whose reason is not SCRIPT something may run all the same: `stop` tells.
+        """
+        with _setbacks():
+            ended = self._call("run", folder)
+            try:
+                claimed = self._answer(ended, _Claimed, "run")
+            except Setback as setback:
+                if setback.trouble.reason is Reason.NOT_LAUNCHED and ended.returncode != ALREADY_CLAIMED:
+                    raise Setback(
+                        Reason.NOT_LAUNCHED, self._with_log(setback.trouble.detail, folder)
+                    ) from None
+                raise
+            return Started(supervisor=claimed.supervisor, main=claimed.main)
+
+    def status(self, folder: str) -> Status:
+        """What the target knows of an attempt."""
+        with _setbacks():
+            return self._answer(self._call("status", folder), Status, "status")
+
+    def probe(self, folder: str | None, ports: Sequence[int], requests: Sequence[Request] = ()) -> Probe:
+        """Who listens on the ports, and what a server on 127.0.0.1 answers.
+
+        Args:
+            folder: the attempt whose processes are ours; None before any, when nobody's are.
+            ports: TCP ports.
+            requests: sent one after another.
+        """
+        wanted = {"ports": list(ports), "http": [asdict(request) for request in requests]}
+        timeout = CALL + sum(request.timeout for request in requests)
+        with _setbacks():
+            ended = self._call("probe", folder or "-", timeout=timeout, stdin=json.dumps(wanted).encode())
+            return self._answer(ended, Probe, "probe")
+
+    def stop(self, folder: str) -> Stopped:
+        """Ends all of an attempt. Afterwards it cannot be started any more, and what is `left` did not die.
+
+        Right at any moment: before the start, after the end, after the supervisor's death, a second time.
+        """
+        with _setbacks():
+            bounds = self._bounds(folder)
+            # Once through the supervisor, and once more without it should it not act.
+            timeout = CALL + 2 * (bounds.grace + bounds.bound)
+            return self._answer(self._call("stop", folder, timeout=timeout), Stopped, "stop")
+
+    def stop_command(self, folder: str) -> str:
+        """What a person types on the target to end an attempt: the same as `stop`."""
+        return shlex.join([self._python, "-I", "-S", self._supervisor, "stop", folder])
+
+    def _call(self, verb: str, place: str, *, timeout: float = CALL, stdin: bytes = b"") -> Completed:
+        # Isolated and without site-packages: nothing of the target's Python set-up is run, and it is quicker.
+        argv = (self._python, "-I", "-S", self._supervisor, verb, place)
+        return self._host.run(argv, timeout=timeout, stdin=stdin)
+
+    def _answer(self, ended: Completed, kind: type[_Answer], verb: str) -> _Answer:
+        """The one object a verb said; a fault, or anything else, as a setback."""
+        try:
+            return kind.model_validate_json(ended.stdout)
+        except ValidationError as unexpected:
+            fault = _fault(ended.stdout)
+            if fault is not None:
+                raise Setback(_REASON[fault.fault], f"{self._host.name}: {fault.detail}") from None
+            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()[-2000:]
+            message = f"{self._host.name}: `{verb}` gave no answer (exit status {ended.returncode}): {said}"
+            raise Setback(Reason.UNREACHABLE, message) from unexpected
+
+    def _put_verified(self, path: str, data: bytes) -> str:
+        """Writes the part of a file; returns its name when the target has seen our hash there."""
+        part = self._host.put(path, data)
+        if self._sha256(part) != hashlib.sha256(data).hexdigest():
+            message = f"{self._host.name}:{part} does not hold the {len(data)} bytes that were written to it"
+            raise Setback(Reason.SCRIPT, message)
+        return part
+
+    def _sha256(self, path: str) -> str:
+        ended = self._host.run((self._python, "-I", "-S", "-c", _SHA256, path), timeout=CALL)
+        if ended.returncode:
+            said = ended.stderr.decode(errors="replace").strip()[-500:]
+            message = f"{self._host.name}: `{self._python}` cannot read {path}: {said}"
+            raise errors.TargetError(message, "the target needs Python 3.6 or later, as python3 on its PATH")
+        return ended.stdout.decode().strip()
+
+    def _parse(self, script: str) -> None:
+        """Lets bash parse the script. Its warnings count: a here-document that swallows the rest is one."""
+        argv = ("env", "-u", "BASH_ENV", "LC_ALL=C", "bash", "-n", script)
+        ended = self._host.run(argv, timeout=CALL)
+        if ended.returncode or ended.stderr:
+            raise Setback(Reason.SCRIPT, f"bash cannot read the launch script: {_text(ended.stderr)}")
+
+    def _bounds(self, folder: str) -> _Bounds:
+        paper = self._host.read(f"{folder}/order.json", 0, 1 << 24)
+        if paper is None:
+            return _Bounds(grace=0, bound=0)
+        try:
+            return _Bounds.model_validate_json(paper)
+        except ValidationError as error:
+            message = f"{self._host.name}:{folder}/order.json is damaged: {error}"
+            raise Setback(Reason.SCRIPT, message) from error
+
+    def _with_log(self, detail: str, folder: str) -> str:
+        said = self._host.read(f"{folder}/supervisor.log", 0, 1 << 16)
+        return f"{detail}\n{_text(said)}" if said else detail
+
+
+def _paper(order: Order) -> bytes:
+    """The order as the supervisor reads it."""
+    return json.dumps(
+        {
+            "tag": order.tag,
+            "first_line": first_line(order.tag).decode(),
+            "sha256": hashlib.sha256(order.script).hexdigest(),
+            "cwd": order.cwd,
+            "env": dict(order.env),
+            "arguments": list(order.arguments),
+            "grace": order.grace,
+            "bound": order.bound,
+        }
+    ).encode()
+
+
+def _fault(stdout: bytes) -> _Fault | None:
+    try:
+        return _Fault.model_validate_json(stdout)
+    except ValidationError:
+        return None
+
+
+def _text(said: bytes) -> str:
+    return said.decode(errors="replace").strip()[-2000:]
+
+
+@contextmanager
+def _setbacks() -> Iterator[None]:
+    """Turns a host that is silent, or full, into a setback of the attempt."""
+    try:
+        yield
+    except errors.Unreachable as error:
+        raise Setback(Reason.UNREACHABLE, str(error)) from error
+    except DiskFull as error:
+        raise Setback(Reason.DISK, str(error)) from error

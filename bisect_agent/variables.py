@@ -1,0 +1,63 @@
+"""Environment variables: what may name one, which of them hold secrets, what `${NAME}` stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from bisect_agent.errors import UsageError
+from bisect_agent.yamlmarks import Field, Mark, Problems
+
+RESERVED = frozenset({"BISECT_AGENT_TAG"})
+"""Variables that the product sets itself."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|(KEYS?|TOKEN)(_|\d|$)", re.IGNORECASE)
+_SWITCHES = frozenset({"", "0", "1", "true", "false", "on", "off", "yes", "no"})
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable of that name holds a secret: API_KEY does, MAX_TOKENS does not."""
+    return _SECRET.search(name) is not None
+
+
+def references(value: str) -> tuple[str, ...]:
+    """The names that `value` takes from our environment."""
+    return tuple(_REFERENCE.findall(value))
+
+
+def filled(value: str, ours: Mapping[str, str]) -> str:
+    """`value` with every `${NAME}` replaced by what it is in `ours`.
+
+    Raises:
+        UsageError: one of them is not set.
+    """
+    if missing := [name for name in references(value) if name not in ours]:
+        raise UsageError(
+            f"the playbook takes ${{{missing[0]}}} from our environment, where it is not set",
+            f"export {missing[0]}=…",
+        )
+    return _REFERENCE.sub(lambda reference: ours[reference[1]], value)
+
+
+def check_name(name: str, mark: Mark, problems: Problems) -> None:
+    """Note a problem unless a playbook may set a variable of that name."""
+    if name in RESERVED:
+        problems.add(mark, f"{name} is set by the product itself", "leave it out")
+    elif name and not _NAME.fullmatch(name):
+        found = f"`{name}` cannot name an environment variable"
+        problems.add(mark, found, "letters, digits and _, and no digit first")
+
+
+def check_value(field: Field, variable: str, value: str, ours: Mapping[str, str]) -> None:
+    """Note a problem with a secret written out, and with each `${NAME}` that is not set in `ours`."""
+    names = references(value)
+    if not names and looks_secret(variable) and value.lower() not in _SWITCHES:
+        field.refuse(
+            f"{variable} looks like a secret and is written out",
+            f"${{{variable}}}, which is taken from your environment",
+        )
+    for name in names:
+        if name not in ours:
+            field.refuse(f"${{{name}}} is not set in your environment", f"export {name}=… before the run")

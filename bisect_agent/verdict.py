@@ -1,0 +1,205 @@
+"""From settled trials to the verdict: cause, hypotheses, what stays unknown, and the tree. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from bisect_agent.claims import HypothesisResult, assess, established, gap
+from bisect_agent.events import SCHEMA, Attempt, RunState
+from bisect_agent.evidence import Standing, Table
+from bisect_agent.model import (
+    Configuration,
+    Evidence,
+    Failed,
+    Frozen,
+    Group,
+    Pair,
+    Passed,
+    Playbook,
+    Prediction,
+    Setting,
+    Settled,
+    Single,
+    StoppedBy,
+    Trial,
+    Unresolved,
+)
+from bisect_agent.tree import Control, Node, SymptomResult, evidence_of, grow, said
+
+
+class TrialResult(Frozen):
+    """One attempt. `started` is in seconds since the epoch."""
+
+    id: str
+    parent: str | None
+    change: Single | Group | None
+    configuration: Configuration
+    replicate: int
+    attempt: int
+    outcome: Literal["passed", "failed", "unresolved"]
+    symptom: str | None = None
+    reason: str | None = None
+    predicted: Mapping[str, Prediction]
+    evidence: tuple[Evidence, ...]
+    started: float
+    seconds: float
+    phase: str
+
+
+class Confidence(Frozen):
+    """How often each side was seen, in words and numbers."""
+
+    failing_runs: int
+    passing_runs: int
+    statement: str
+
+
+class Versions(Frozen):
+    """What made this verdict."""
+
+    bisect_agent: str
+    schema_version: int = SCHEMA
+
+
+class Verdict(Frozen):
+    """What a run concludes. Every sentence names the trial or the line it comes from."""
+
+    established: bool
+    cause: tuple[Setting, ...]
+    causes: tuple[tuple[Setting, ...], ...]
+    symptom: SymptomResult | None
+    leads: tuple[SymptomResult, ...]
+    hypotheses: tuple[HypothesisResult, ...]
+    pairs: tuple[Pair, ...]
+    trials: tuple[TrialResult, ...]
+    tree: Node
+    confidence: Confidence
+    unknown: tuple[str, ...]
+    good_first: Control
+    good_restored: Control
+    stopped_by: str
+    versions: Versions
+
+
+# --- the whole --------------------------------------------------------------------------------------
+
+
+def conclude(playbook: Playbook, state: RunState, version: str) -> Verdict:
+    """The verdict of a run, from its journal alone."""
+    table = Table(playbook, state.settled())
+    cause = established(table)
+    results = tuple(assess(h, table) for h in playbook.hypotheses)
+    symptom = _symptom(next((s for s in table.settled if table.fails(s)), None))
+    leads = tuple(result for s in table.leads() if (result := _symptom(s)))
+    good_first = _good_first(playbook, table)
+    good_restored = _good_restored(playbook, state, good_first)
+    unknown = _unknown(playbook, table, symptom)
+    stopped = state.concluded.stopped_by if state.concluded else StoppedBy.BUG
+    detail = state.concluded.detail if state.concluded else ""
+    return Verdict(
+        established=bool(cause),
+        cause=cause,
+        causes=(cause,) if cause else (),
+        symptom=symptom,
+        leads=leads,
+        hypotheses=results,
+        pairs=table.pairs() if cause else (),
+        trials=tuple(_trial(state, a, a.settled) for a in state.attempts.values() if a.settled),
+        tree=grow(playbook, table, symptom, results, good_first, good_restored, unknown, stopped, detail),
+        confidence=_confidence(playbook, table),
+        unknown=unknown,
+        good_first=good_first,
+        good_restored=good_restored,
+        stopped_by=f"{stopped}: {detail}" if detail else str(stopped),
+        versions=Versions(bisect_agent=version),
+    )
+
+
+def _symptom(run: Settled | None) -> SymptomResult | None:
+    if run is None or not isinstance(run.outcome, Failed):
+        return None
+    symptom = run.outcome.symptom
+    return SymptomResult(
+        id=symptom.id,
+        phase=symptom.phase,
+        text=symptom.text,
+        first_rank=symptom.first_rank,
+        order=symptom.order,
+        evidence=symptom.evidence,
+    )
+
+
+def _trial(state: RunState, attempt: Attempt, run: Settled) -> TrialResult:
+    planned = state.planned.get(run.trial.id)
+    outcome = run.outcome
+    return TrialResult(
+        id=run.trial.id,
+        parent=run.trial.parent,
+        change=run.trial.change,
+        configuration=run.trial.configuration,
+        replicate=run.trial.replicate,
+        attempt=run.attempt,
+        outcome=outcome.kind,
+        symptom=outcome.symptom.id if isinstance(outcome, Failed) else None,
+        reason=f"{outcome.reason}: {outcome.detail}" if isinstance(outcome, Unresolved) else None,
+        predicted=planned.predicted if planned else {},
+        evidence=evidence_of(run),
+        started=attempt.began,
+        seconds=round(attempt.ended - attempt.began, 3),
+        phase=outcome.symptom.phase if isinstance(outcome, Failed) else attempt.phase,
+    )
+
+
+def _good_first(playbook: Playbook, table: Table) -> Control:
+    runs = table.runs(playbook.good)
+    if not runs:
+        return Control(ok=None, reason="`good` was not run")
+    passed = next((s for s in runs if isinstance(s.outcome, Passed)), None)
+    if passed:
+        return Control(ok=True, evidence=evidence_of(passed), reason=f"passed in {passed.trial.id}")
+    return Control(ok=False, evidence=evidence_of(runs[-1]), reason=said(runs[-1]))
+
+
+def _good_restored(playbook: Playbook, state: RunState, first: Control) -> Control:
+    if playbook.restore == "none":
+        return Control(ok=None, reason="the playbook says `restore: none`")
+    if first.ok is not True:
+        return Control(ok=None, reason="`good` never worked in this run: there is nothing to restore")
+    run = state.restored()
+    if run is None:
+        return Control(ok=False, reason="the restore did not come to an end")
+    ok = isinstance(run.outcome, Passed)
+    return Control(ok=ok, evidence=evidence_of(run), reason="it runs and answers" if ok else said(run))
+
+
+def _unknown(playbook: Playbook, table: Table, symptom: SymptomResult | None) -> tuple[str, ...]:
+    """What the run does not show, so that nobody reads more into it."""
+    if symptom is None:
+        return ()
+    factors = [*(s.factor for s in playbook.bad.differs(playbook.good)), *playbook.suspects]
+    silent = {Standing.NEEDED, Standing.NOT_NEEDED}
+    gaps = [gap(f, table) for f in factors if table.standing(f) not in silent]
+    if symptom.order == "not shown":
+        gaps.append("which rank failed first: the log's stamps do not show it")
+    untried = [f.name for f in playbook.factors if f.name not in factors]
+    if untried:
+        gaps.append(f"whether it needs {', '.join(untried)}: not among the suspects")
+    return tuple(gaps)
+
+
+def _confidence(playbook: Playbook, table: Table) -> Confidence:
+    failing = sum(table.fails(s) for s in table.settled)
+    passing = sum(isinstance(s.outcome, Passed) for s in table.settled)
+    again = sum(table.fails(s) for s in table.runs(playbook.bad))
+    return Confidence(
+        failing_runs=failing,
+        passing_runs=passing,
+        statement=f"`bad` failed the same way {again} times out of {len(table.runs(playbook.bad))}; "
+        "each other side was run once, so a failure that comes and goes is not excluded",
+    )
+
+
+def restore_trial(playbook: Playbook) -> Trial:
+    """The trial that brings `good` up again, last."""
+    return Trial(id="restore", configuration=playbook.good)
