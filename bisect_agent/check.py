@@ -51,7 +51,8 @@ def check(path: Path, pins: Mapping[str, str]) -> Iterator[str]:
     limits = resolved.limits
     yield (
         f"limits: start {limits.start:g} s, quiet {limits.quiet:g} s, request {limits.request:g} s,"
-        f" stop {limits.stop:g} s, {limits.trials} attempts, wall {limits.wall:g} s; restore: {resolved.restore}"
+        f" stop {limits.stop:g} s, {limits.trials} attempts, wall {limits.wall:g} s;"
+        f" restore: {resolved.restore}"
     )
     _could_run(resolved)
     yield (

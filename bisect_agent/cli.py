@@ -68,7 +68,7 @@ def run(
     debug: DebugOption = False,
 ) -> None:
     """Runs a playbook to its verdict, then brings the good server up again."""
-    from bisect_agent.investigation import open_new
+    from bisect_agent.investigation import open_new, restored
     from bisect_agent.report.files import write_reports
 
     with (
@@ -80,8 +80,8 @@ def run(
         write_reports(investigation.folder, outcome.verdict, investigation.playbook.title)
     _show(outcome.verdict, as_json=as_json)
     _say(f"run folder: {investigation.folder.path}")
-    if command := investigation.stop_command():
-        _say(f"the good server runs on; to stop it:\n  {command}")
+    if restored(investigation.engine.state):
+        _say(f"the good server runs on; to stop it: bisect-agent stop {investigation.folder.path}")
     raise typer.Exit(outcome.code)
 
 
@@ -122,6 +122,15 @@ def verify(run: RunArgument) -> None:
         f"it follows: {found.events} events, {found.attempts} attempts and {found.log_bytes} bytes of logs"
         f" give this verdict: {found.verdict.tree.text}"
     )
+
+
+@app.command()
+def stop(run: RunArgument) -> None:
+    """Ends the good server that a run has left running."""
+    from bisect_agent.folder import RunFolder
+    from bisect_agent.investigation import stop_restored
+
+    typer.echo(stop_restored(RunFolder(run)))
 
 
 @app.command("runs")
@@ -246,7 +255,7 @@ def _show(verdict: Verdict, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.buffer.write(canonical(verdict))
     else:
-        Console(soft_wrap=True).print(verdict_tree(verdict))
+        Console().print(verdict_tree(verdict), soft_wrap=True)
 
 
 def _say(text: str) -> None:

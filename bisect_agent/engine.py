@@ -279,7 +279,7 @@ class Engine:
         dirty = concluded is not None and concluded.stopped_by is StoppedBy.DIRTY
         if playbook.restore == "none" or not worked or dirty:
             return
-        trial = Trial(id="restore", configuration=playbook.good)
+        trial = Trial(id="restore", control="restore", configuration=playbook.good)
         self._append(events.RestorePlanned(trial=trial))
         interrupts = self.interrupts
         while self.state.next_attempt(trial.id) is not None:

@@ -24,9 +24,11 @@ LOG: Final = "server.log"
 
 
 def canonical(value: BaseModel) -> bytes:
-    """The one way in which a value is written as JSON: sorted keys, two spaces, a final newline."""
-    data = value.model_dump(mode="json")
-    return json.dumps(data, sort_keys=True, indent=2, ensure_ascii=False).encode() + b"\n"
+    """The one way in which a value is written as JSON: fields as declared, two spaces, a final newline.
+
+    Keys are not sorted: the order of factors and levels means something.
+    """
+    return json.dumps(value.model_dump(mode="json"), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def digest(data: bytes) -> str:
@@ -44,7 +46,7 @@ def run_name(title: str, now: float, token: str) -> str:
 def attempt_path(trial: Trial, attempt: int) -> str:
     """Where an attempt's files lie, from the run folder."""
     label = re.sub(r"[^A-Za-z0-9._=,+-]+", "_", trial.label)[:64]
-    name = trial.id if label == trial.id else f"{trial.id}-{label}"
+    name = trial.id if trial.control == "restore" else f"{trial.id}-{label}"
     return f"trials/{name}/{attempt}"
 
 

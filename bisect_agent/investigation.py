@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from importlib.metadata import version as installed
 from pathlib import Path
 
-from bisect_agent import playbook
+from bisect_agent import events, playbook
 from bisect_agent.attempt import Edge
 from bisect_agent.engine import Engine, Listener
 from bisect_agent.errors import TargetError
-from bisect_agent.events import RunStarted
+from bisect_agent.events import RunStarted, RunState
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest, run_name
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.journal import Journal
+from bisect_agent.journal import NAME as JOURNAL
+from bisect_agent.journal import Journal, decode
 from bisect_agent.model import Passed, Playbook
 from bisect_agent.target.launcher import Launcher
 
@@ -52,16 +53,6 @@ class Investigation:
     engine: Engine
     folder: RunFolder
     playbook: Playbook
-    edge: Edge
-
-    def stop_command(self) -> str | None:
-        """The command that ends the restored server, if one was restored and runs on."""
-        state = self.engine.state
-        run = state.restored()
-        if run is None or not isinstance(run.outcome, Passed):
-            return None
-        attempt = state.attempts[run.trial.id, run.attempt]
-        return self.edge.launcher.stop_command(f"{self.edge.folder}/{attempt.folder}")
 
 
 def version() -> str:
@@ -105,7 +96,32 @@ def open_new(path: Path, runs: Path, pins: Mapping[str, str], listener: Listener
                 versions={"bisect_agent": version(), "python": sys.version.split()[0]},
             )
         )
-        yield Investigation(engine, folder, resolved, edge)
+        yield Investigation(engine, folder, resolved)
+
+
+def restored(state: RunState) -> str | None:
+    """The folder, on the target, of the restored server that a run has left running."""
+    run = state.restored()
+    if run is None or state.surveyed is None or not isinstance(run.outcome, Passed):
+        return None
+    return f"{state.surveyed.folder}/{state.attempts[run.trial.id, run.attempt].folder}"
+
+
+def stop_restored(folder: RunFolder) -> str:
+    """Ends the server that a run has restored; returns what was done, as a sentence.
+
+    Raises:
+        TargetError: something of it did not die.
+    """
+    state = events.fold(decode(folder.read(JOURNAL)))
+    attempt = restored(state)
+    if attempt is None or state.surveyed is None:
+        return "this run has left no server running"
+    stopped = Launcher(LocalHost(), state.surveyed.folder, sys.executable).stop(attempt)
+    if stopped.left:
+        names = ", ".join(f"{p.pid} {p.name}" for p in stopped.left)
+        raise TargetError(f"still alive: {names}", "look at these processes; nothing else was touched")
+    return "nothing of the restored server is left"
 
 
 def _lock_names(resolved: Playbook) -> list[str]:

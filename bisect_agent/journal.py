@@ -1,6 +1,6 @@
 """The journal: events as lines, each with the hash of the line before; one writer; a torn tail is seen.
 
-A line is canonical JSON: `{"at": seconds, "event": {...}, "n": number, "previous": sha256, "v": 1}`.
+A line is compact JSON: `{"n": number, "v": 1, "at": seconds, "event": {...}, "previous": sha256}`.
 The chain finds a damaged line and a line taken out; it does not prove who wrote it.
 """
 
@@ -29,13 +29,13 @@ FIRST = hashlib.sha256(b"").hexdigest()
 def encode(entry: Entry, previous: str) -> bytes:
     """The line of an entry, newline included."""
     record = {
+        "n": entry.number,
+        "v": SCHEMA,
         "at": round(entry.at, 6),
         "event": EVENT.dump_python(entry.event, mode="json"),
-        "n": entry.number,
         "previous": previous,
-        "v": SCHEMA,
     }
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
 def decode(data: bytes, name: str = NAME) -> tuple[Entry, ...]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator
 
 
 class Frozen(BaseModel):
@@ -252,19 +252,30 @@ Change = Annotated[Single | Group, Field(discriminator="kind")]
 
 
 class Trial(Frozen):
-    """A planned run of one configuration. `good` and `bad` have no parent and no change."""
+    """A planned run of one configuration.
+
+    A control (`good`, `bad`, the restore of `good`) has no parent and no change; every other trial has
+    both.
+    """
 
     id: str
+    control: Literal["good", "bad", "restore"] | None = None
     parent: str | None = None
     change: Change | None = None
     configuration: Configuration
     replicate: int = 1
 
+    @model_validator(mode="after")
+    def _is_control_or_change(self) -> Self:
+        if (self.control is None) != (self.parent is not None and self.change is not None):
+            raise ValueError("a trial is a control, or it has a parent and a change")
+        return self
+
     @property
     def label(self) -> str:
-        """What a person calls it: `good`, `bad`, or the change."""
+        """What a person calls it: `good`, `bad`, `restore`, or the change."""
         if self.change is None:
-            return self.parent or self.id
+            return str(self.control)
         return ",".join(str(s) for s in self.change.settings())
 
 

@@ -6,7 +6,9 @@ the end, so nothing empty ever leaves this module.
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import shlex
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -165,13 +167,25 @@ def _check_status(path: Path, status: os.stat_result) -> None:
         raise _UnusableFileError("is a folder", f"give the file in it, such as {path / 'playbook.yaml'}")
     if not stat.S_ISREG(mode):
         raise _UnusableFileError("is not a regular file", "give a text file")
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_private_group(status)):
         raise _UnusableFileError(
             f"can be written by others (mode {stat.S_IMODE(mode):04o}), and what it says will be run",
             f"chmod go-w {shlex.quote(str(path))}",
         )
     if status.st_size > MAX_BYTES:
         raise _UnusableFileError(f"has {status.st_size} bytes, more than {MAX_BYTES}", "make it smaller")
+
+
+def _is_private_group(status: os.stat_result) -> bool:
+    """Whether a file's group is its owner's own and has no other member, as many systems set it up.
+
+    Where that is so, files are made writable by the group, and that group is one person.
+    """
+    try:
+        owner, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
+    except KeyError:
+        return False
+    return owner.pw_gid == group.gr_gid and set(group.gr_mem) <= {owner.pw_name}
 
 
 # --- the whole --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from bisect_agent.claims import undecided
 from bisect_agent.evidence import Answer, Table, accused
@@ -91,14 +92,13 @@ def step(
 
 
 def _trial(playbook: Playbook, table: Table, idea: _Idea, name: str) -> Trial:
-    control = idea.configuration in (playbook.good, playbook.bad)
-    return Trial(
-        id=name,
-        parent=None if control else table.runs(playbook.bad)[0].trial.id,
-        change=None if control else idea.change,
-        configuration=idea.configuration,
-        replicate=len(table.runs(idea.configuration)) + 1,
-    )
+    configuration = idea.configuration
+    replicate = len(table.runs(configuration)) + 1
+    if idea.change is None:
+        control: Literal["good", "bad"] = "good" if configuration == playbook.good else "bad"
+        return Trial(id=name, control=control, configuration=configuration, replicate=replicate)
+    parent = table.runs(playbook.bad)[0].trial.id
+    return Trial(id=name, parent=parent, change=idea.change, configuration=configuration, replicate=replicate)
 
 
 def _ideas(playbook: Playbook, table: Table) -> list[_Idea] | Finished:

@@ -22,7 +22,6 @@ from bisect_agent.model import (
     Settled,
     Single,
     StoppedBy,
-    Trial,
     Unresolved,
 )
 from bisect_agent.tree import Control, Node, SymptomResult, evidence_of, grow, said
@@ -198,8 +197,3 @@ def _confidence(playbook: Playbook, table: Table) -> Confidence:
         statement=f"`bad` failed the same way {again} times out of {len(table.runs(playbook.bad))}; "
         "each other side was run once, so a failure that comes and goes is not excluded",
     )
-
-
-def restore_trial(playbook: Playbook) -> Trial:
-    """The trial that brings `good` up again, last."""
-    return Trial(id="restore", configuration=playbook.good)

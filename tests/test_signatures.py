@@ -485,7 +485,7 @@ def test_a_pattern_of_re2_is_accepted(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "remedy"),
     [
-        (r"\Aready", "write ^"),
+        (r"\Afoo", "write ^"),
         (r"ready\z", "write $"),
         (r"ready\Z", "write $"),
         (r"a\Cb", "write a dot"),

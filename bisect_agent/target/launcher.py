@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -269,10 +268,6 @@ class Launcher:
             # Once through the supervisor, and once more without it should it not act.
             timeout = CALL + 2 * (bounds.grace + bounds.bound)
             return self._answer(self._call("stop", folder, timeout=timeout), Stopped, "stop")
-
-    def stop_command(self, folder: str) -> str:
-        """What a person types on the target to end an attempt: the same as `stop`."""
-        return shlex.join([self._python, "-I", "-S", self._supervisor, "stop", folder])
 
     def _call(self, verb: str, place: str, *, timeout: float = CALL, stdin: bytes = b"") -> Completed:
         # Isolated and without site-packages: nothing of the target's Python set-up is run, and it is quicker.
