@@ -16,7 +16,7 @@ from typing import Protocol, assert_never
 
 from bisect_agent import tail
 from bisect_agent.answers import complaint
-from bisect_agent.errors import TargetError
+from bisect_agent.errors import TargetError, Unreachable
 from bisect_agent.events import (
     Closed,
     Ending,
@@ -451,5 +451,7 @@ def _trouble(error: Setback | TargetError) -> Trouble:
     """What failed on our side, as a value."""
     if isinstance(error, Setback):
         return error.trouble
-    reason = Reason.DISK if isinstance(error, DiskFull) else Reason.UNREACHABLE
+    if isinstance(error, Unreachable):
+        return Trouble(reason=Reason.UNREACHABLE, detail=str(error))
+    reason = Reason.DISK if isinstance(error, DiskFull) else Reason.UNUSABLE
     return Trouble(reason=reason, detail=str(error))

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import assert_never
 
 from bisect_agent.evidence import Answer, Standing, Table, accused
-from bisect_agent.lifecycle import HYPOTHESIS, initial, move
-from bisect_agent.model import Configuration, Frozen, Hypothesis, Playbook, Prediction, Setting, Settled
+from bisect_agent.model import Configuration, Frozen, Hypothesis, Playbook, Prediction, Setting, State
 
-
-class State(StrEnum):
-    """What the trials say of a hypothesis."""
-
-    SUPPORTED = "supported"
-    REFUTED = "refuted"
-    UNDECIDED = "undecided"
+Move = tuple[str, State]
+"""A hypothesis, and the state that it comes to."""
 
 
 class HypothesisResult(Frozen):
@@ -156,27 +149,18 @@ def gap(factor: str, table: Table) -> str:
             assert_never(standing)
 
 
-def history(playbook: Playbook, settled: Sequence[Settled]) -> dict[str, list[tuple[str, str]]]:
-    """How each hypothesis went through its states: (trial, state) at each change.
+def moves(playbook: Playbook, table: Table, now: Mapping[str, str], *, last: bool = False) -> Iterator[Move]:
+    """How the hypotheses move from the states they have, `now`, to what the trials say.
 
-    Raises:
-        DamagedRun: a state that cannot follow the one before it.
+    One that was decided and is to be decided otherwise is undecided in between. One that nothing has
+    decided stays open until the `last` trial has settled.
     """
-    moves = {State.SUPPORTED: "support", State.REFUTED: "refute"}
-    states = {h.id: initial(HYPOTHESIS) for h in playbook.hypotheses}
-    changes: dict[str, list[tuple[str, str]]] = {h.id: [] for h in playbook.hypotheses}
-    for count, run in enumerate(settled, start=1):
-        table = Table(playbook, settled[:count])
-        for hypothesis in playbook.hypotheses:
-            subject, state = f"hypothesis {hypothesis.id}", states[hypothesis.id]
-            said = assess(hypothesis, table).state
-            if state == initial(HYPOTHESIS):
-                state = move(subject, HYPOTHESIS, state, "test")
-            elif said != state and state in {State.SUPPORTED, State.REFUTED}:
-                state = move(subject, HYPOTHESIS, state, "contradict")
-            if said in moves and said != state:
-                state = move(subject, HYPOTHESIS, state, moves[said])
-            if state != states[hypothesis.id]:
-                changes[hypothesis.id].append((run.trial.id, state))
-            states[hypothesis.id] = state
-    return changes
+    for hypothesis in playbook.hypotheses:
+        before, said = now.get(hypothesis.id), assess(hypothesis, table).state
+        if before == said:
+            continue
+        decided = before in {State.SUPPORTED, State.REFUTED}
+        if decided or (last and said is State.UNDECIDED):
+            yield hypothesis.id, State.UNDECIDED
+        if said is not State.UNDECIDED:
+            yield hypothesis.id, said

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from bisect_agent import events, search
 from bisect_agent.attempt import Edge, Task, carry_out
-from bisect_agent.claims import predict
+from bisect_agent.claims import moves, predict
 from bisect_agent.errors import RANK, ExitCode, TargetError
 from bisect_agent.events import Entry, OfAttempt, RunState
 from bisect_agent.evidence import Table
@@ -123,6 +123,7 @@ class Engine:
             )
             self._finish()
             raise
+        self._weigh(None)
         self._append(events.Concluded(stopped_by=ended.by, detail=ended.detail))
         return self._finish()
 
@@ -244,6 +245,13 @@ class Engine:
             known_so_far(self._playbook, self.state),
         )
         self._append(events.Judged(settled=settled))
+        self._weigh(flight.trial.id)
+
+    def _weigh(self, trial: str | None) -> None:
+        """Records what the hypotheses have come to with this trial, or, without one, in the end."""
+        table = Table(self._playbook, self.state.settled())
+        for name, state in moves(self._playbook, table, self.state.hypotheses, last=trial is None):
+            self._append(events.HypothesisMoved(hypothesis=name, state=state, trial=trial))
 
     def _land(self) -> None:
         """Ends what is in flight and waits for it."""

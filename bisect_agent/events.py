@@ -13,7 +13,7 @@ from typing import Annotated, Literal, assert_never
 from pydantic import Field, TypeAdapter
 
 from bisect_agent.errors import DamagedRun
-from bisect_agent.lifecycle import ATTEMPT, INVESTIGATION, initial, move
+from bisect_agent.lifecycle import ATTEMPT, HYPOTHESIS, INVESTIGATION, initial, move
 from bisect_agent.model import (
     RETRIED,
     Frozen,
@@ -22,6 +22,7 @@ from bisect_agent.model import (
     Prediction,
     Process,
     Settled,
+    State,
     StoppedBy,
     Trial,
     Unresolved,
@@ -139,6 +140,15 @@ class Judged(Frozen):
     settled: Settled
 
 
+class HypothesisMoved(Frozen):
+    """What the trials say of a hypothesis has changed, with `trial`, or because no more will come."""
+
+    kind: Literal["hypothesis-moved"] = "hypothesis-moved"
+    hypothesis: str
+    state: State
+    trial: str | None
+
+
 class Concluded(Frozen):
     """The search is over, or was ended."""
 
@@ -157,7 +167,15 @@ class Sealed(Frozen):
 
 OfAttempt = Launching | Launched | LogSeen | PhaseEntered | ReadySeen | Ending | Stopping | Closed
 AnyEvent = (
-    RunStarted | TargetSurveyed | TrialPlanned | RestorePlanned | OfAttempt | Judged | Concluded | Sealed
+    RunStarted
+    | TargetSurveyed
+    | TrialPlanned
+    | RestorePlanned
+    | OfAttempt
+    | Judged
+    | HypothesisMoved
+    | Concluded
+    | Sealed
 )
 Event = Annotated[AnyEvent, Field(discriminator="kind")]
 EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Event)
@@ -196,6 +214,7 @@ class RunState:
     planned: Mapping[str, TrialPlanned] = field(default_factory=dict)
     restore: RestorePlanned | None = None
     attempts: Mapping[tuple[str, int], Attempt] = field(default_factory=dict)
+    hypotheses: Mapping[str, str] = field(default_factory=dict)
     concluded: Concluded | None = None
     sealed: Sealed | None = None
 
@@ -272,7 +291,9 @@ def apply(state: RunState, entry: Entry) -> RunState:
             return replace(state, state=_go(state, "survey"), surveyed=event)
         case TrialPlanned():
             planned = {**state.planned, event.trial.id: event}
-            return replace(state, state=_go(state, "plan"), planned=planned)
+            return replace(
+                state, state=_go(state, "plan"), planned=planned, hypotheses=_tested(state, event.predicted)
+            )
         case RestorePlanned():
             return replace(state, state=_go(state, "restore"), restore=event)
         case Judged():
@@ -281,6 +302,9 @@ def apply(state: RunState, entry: Entry) -> RunState:
             # A judged attempt moves to the end: attempts stay in the order of their last word.
             others = {k: a for k, a in state.attempts.items() if k != key}
             return replace(state, attempts={**others, key: judged})
+        case HypothesisMoved():
+            moved = _moved(state, event.hypothesis, _MOVES[event.state])
+            return replace(state, hypotheses={**state.hypotheses, event.hypothesis: moved})
         case Concluded():
             return replace(state, state=_go(state, "conclude"), concluded=event)
         case Sealed():
@@ -292,6 +316,20 @@ def apply(state: RunState, entry: Entry) -> RunState:
 
 def _go(state: RunState, name: str) -> str:
     return move("the investigation", INVESTIGATION, state.state, name)
+
+
+_MOVES = {State.SUPPORTED: "support", State.REFUTED: "refute", State.UNDECIDED: "leave"}
+
+
+def _moved(state: RunState, name: str, how: str) -> str:
+    now = state.hypotheses.get(name, initial(HYPOTHESIS))
+    return move(f"hypothesis {name}", HYPOTHESIS, now, how)
+
+
+def _tested(state: RunState, predicted: Mapping[str, Prediction]) -> dict[str, str]:
+    """The hypotheses, after a trial was planned of which some of them predict something."""
+    waiting = [h for h, said in predicted.items() if said != "nothing" and h not in state.hypotheses]
+    return {**state.hypotheses, **{h: _moved(state, h, "test") for h in waiting}}
 
 
 def _step(state: RunState, key: tuple[str, int], name: str) -> Attempt:

@@ -44,8 +44,12 @@ HYPOTHESIS: Final[Table] = {
     "test": (("open", "testing"),),
     "support": (("testing", "supported"), ("undecided", "supported")),
     "refute": (("testing", "refuted"), ("undecided", "refuted")),
-    "leave": (("open", "undecided"), ("testing", "undecided")),
-    "contradict": (("supported", "undecided"), ("refuted", "undecided")),
+    "leave": (
+        ("open", "undecided"),
+        ("testing", "undecided"),
+        ("supported", "undecided"),
+        ("refuted", "undecided"),
+    ),
 }
 
 TABLES: Final = {"attempt": ATTEMPT, "investigation": INVESTIGATION, "hypothesis": HYPOTHESIS}

@@ -400,6 +400,7 @@ class Reason(StrEnum):
     LOG_STALE = "the log is not this attempt's"
     LOG_DAMAGED = "the log was cut or replaced while read"
     UNREACHABLE = "the target could not be reached"
+    UNUSABLE = "the target could not be used"
     SUPERVISOR_LOST = "the supervisor died"
     DISK = "the disk is full"
     PORT_BUSY = "a port was taken by another process"
@@ -557,6 +558,14 @@ Cause = frozenset[Setting]
 
 Prediction = Literal["passes", "fails", "nothing"]
 """What a hypothesis says that a trial will do; `nothing` where it does not speak of the change."""
+
+
+class State(StrEnum):
+    """What the trials say of a hypothesis."""
+
+    SUPPORTED = "supported"
+    REFUTED = "refuted"
+    UNDECIDED = "undecided"
 
 
 class StoppedBy(StrEnum):

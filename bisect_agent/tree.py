@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from bisect_agent.claims import HypothesisResult, State, established
+from bisect_agent.claims import HypothesisResult, established
 from bisect_agent.evidence import Table, accused
 from bisect_agent.model import (
     Evidence,
@@ -15,6 +15,7 @@ from bisect_agent.model import (
     Playbook,
     Setting,
     Settled,
+    State,
     StoppedBy,
     Unresolved,
 )

@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bisect_agent import events
+from bisect_agent.claims import assess
 from bisect_agent.engine import exit_code, known_so_far
 from bisect_agent.errors import DamagedRun
-from bisect_agent.events import Closed, Judged, RunState
+from bisect_agent.events import Closed, HypothesisMoved, Judged, RunState
+from bisect_agent.evidence import Table
 from bisect_agent.folder import PLAYBOOK, RESOLVED, VERDICT, RunFolder, attempt_path, canonical, digest
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import decode
 from bisect_agent.judge import RESPONSE, judge
-from bisect_agent.model import LogCopy, Observation, Playbook, Trial
+from bisect_agent.model import LogCopy, Observation, Playbook, State, Trial
 from bisect_agent.signatures import Scanner, watches
 from bisect_agent.verdict import Verdict, conclude
 
@@ -54,6 +56,8 @@ def verify(folder: RunFolder) -> Verified:
             size += _reread(folder, playbook, _trial(state, entry.event.trial), entry.event)
         if isinstance(entry.event, Judged):
             _rejudge(playbook, state, entry.event, where)
+        if isinstance(entry.event, HypothesisMoved):
+            _reweigh(playbook, state, entry.event, where)
         state = events.apply(state, entry)
     verdict = conclude(playbook, state, started.versions["bisect_agent"])
     if digest(canonical(verdict)) != sealed.verdict:
@@ -104,3 +108,11 @@ def _rejudge(playbook: Playbook, state: RunState, event: Judged, where: str) -> 
     again = judge(playbook, said.trial, said.attempt, attempt.observation, known_so_far(playbook, state))
     if again != said:
         raise DamagedRun(f"{where}: another outcome follows from what was observed")
+
+
+def _reweigh(playbook: Playbook, state: RunState, event: HypothesisMoved, where: str) -> None:
+    """A hypothesis may pass through `undecided`, and comes to nothing but what the trials say."""
+    table = Table(playbook, state.settled())
+    said = {h.id: assess(h, table).state for h in playbook.hypotheses}
+    if event.state not in {said.get(event.hypothesis), State.UNDECIDED}:
+        raise DamagedRun(f"{where}: the trials do not say that {event.hypothesis} is {event.state}")

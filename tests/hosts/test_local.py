@@ -116,7 +116,10 @@ def test_a_child_does_not_inherit_the_lock(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     lock = HOST.lock(path, "us")
     assert not isinstance(lock, str)
-    with subprocess.Popen(("/bin/sleep", "60"), close_fds=False) as child:
+    command = ("/bin/sh", "-c", "echo up; exec sleep 60")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, close_fds=False) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
         lock.release()
         again = HOST.lock(path, "the next")
         child.kill()
