@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Protocol, assert_never
@@ -56,7 +57,7 @@ POLL = 0.05
 LOG_WITHIN = 2.0
 """Seconds after the launch in which the log must be there, beginning with this attempt's tag."""
 OTHER_RANKS = 2.0
-"""Seconds given to the other ranks after a fatal line, to say what they saw."""
+"""Seconds given to the other ranks after a fatal line, or the script's end, to say what they saw."""
 ALIVE_EVERY = 1.0
 """Seconds between two looks at the processes."""
 BOUND = 10.0
@@ -103,13 +104,17 @@ class Edge:
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be carried out. `keep` leaves a server that answers running: the restore."""
+    """What is to be carried out.
+
+    `keep` leaves a server that answers running, for the restore; `answer` is what `good` answered.
+    """
 
     playbook: Playbook
     trial: Trial
     attempt: int
     tag: str
     keep: bool = False
+    answer: str | None = None
 
 
 Emit = Callable[[OfAttempt], None]
@@ -118,7 +123,12 @@ Emit = Callable[[OfAttempt], None]
 
 def carry_out(task: Task, edge: Edge, folder: RunFolder, emit: Emit, cancel: threading.Event) -> None:
     """Carries out one attempt; its last event is `Closed`, whatever the target does on the way."""
-    _Attempt(task, edge, folder, emit, cancel).run()
+    attempt = _Attempt(task, edge, folder, emit, cancel)
+    try:
+        attempt.run()
+    except Exception:
+        attempt.abandon()
+        raise
 
 
 @dataclass(frozen=True)
@@ -171,6 +181,13 @@ class _Attempt:
             detail = f"it could not be stopped: {_trouble(error).detail}"
             end, stopped = replace(end, trouble=Trouble(reason=Reason.DIRTY, detail=detail)), None
         self.close(end, stopped)
+
+    def abandon(self) -> None:
+        """After an error of our own: what was started must not outlive it."""
+        self.given_up.set()
+        if self.target:
+            with suppress(Setback, TargetError):
+                self.edge.launcher.stop(self.target)
 
     # --- before ---------------------------------------------------------------------------------------
 
@@ -356,11 +373,19 @@ class _Attempt:
     def exited(self) -> bool:
         """Whether the script's own process has ended, or all of the attempt has."""
         host = self.edge.host
-        return any(host.stat(f"{self.target}/{name}") is not None for name in ("main_exit", "result"))
+        try:
+            return any(host.stat(f"{self.target}/{name}") is not None for name in ("main_exit", "result"))
+        except Unreachable:
+            return False  # How long that may last is decided where the log is read.
 
     def alive(self) -> _End | None:
         """Looks at the processes: the end, when the script or the supervisor is gone."""
-        status = self.edge.launcher.status(self.target)
+        try:
+            status = self.edge.launcher.status(self.target)
+        except Setback as setback:
+            if setback.trouble.reason is Reason.UNREACHABLE:
+                return None
+            raise
         if status.main_exit is not None or status.result is not None:
             return self.drained() or _End(Why.EXITED)
         if status.supervisor == "dead":
@@ -386,7 +411,7 @@ class _Attempt:
             return None
         if self.launched:
             self.emit(Ending(trial=self.trial, attempt=self.number, why=end.why, match=end.match))
-        if end.why is Why.FATAL:
+        if end.why in {Why.FATAL, Why.EXITED}:
             self.hear_other_ranks()
         return None if self.keeps(end) else self.stop()
 
@@ -403,7 +428,7 @@ class _Attempt:
         """Whether the server is to live on: it was asked for, and it serves."""
         if not self.task.keep or end.why is not Why.SERVED or self.serving is None:
             return False
-        return complaint(self.serving, self.playbook.observe.request, None) is None
+        return complaint(self.serving, self.playbook.observe.request, self.task.answer) is None
 
     def stop(self) -> Stopped:
         """Ends all of the attempt; nothing written after we began to is evidence."""

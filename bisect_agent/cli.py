@@ -12,7 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import click
 import typer
 
 from bisect_agent.errors import BisectError, ExitCode, UsageError
@@ -142,32 +141,30 @@ def list_runs(runs: RunsOption = RUNS) -> None:
         typer.echo(line)
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        from bisect_agent.investigation import version
+
+        typer.echo(f"bisect-agent {version()}")
+        raise typer.Exit
+
+
 @app.callback()
 def _top(
-    version: Annotated[
-        bool, typer.Option("--version", help="Shows the version and leaves.", is_eager=True)
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Shows the version.", callback=_show_version, is_eager=True),
     ] = False,
-) -> None:
-    if version:
-        from bisect_agent.investigation import version as installed
-
-        typer.echo(f"bisect-agent {installed()}")
-        raise typer.Exit
+) -> None: ...
 
 
 def main() -> NoReturn:
     """The command: every error ends in a sentence on stderr and the exit code of its kind."""
     try:
-        code = app(standalone_mode=False)
-        sys.exit(int(code or 0))
+        sys.exit(app())  # a wrong command line, and Ctrl-C outside a run, end in there: with 2 and 130
     except BisectError as error:
         _say(f"error: {error}")
         sys.exit(error.code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(ExitCode.USAGE)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(ExitCode.INTERRUPTED)
     except Exception:
         traceback.print_exc()
         _say("error: this is a bug of bisect-agent; the run folder named above holds the journal")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from bisect_agent import events, search
@@ -27,6 +28,8 @@ from bisect_agent.verdict import Verdict, conclude
 
 TURN = 0.1
 """Seconds between two looks at the wall clock while attempts run."""
+LEAVE = 2
+"""So many interrupts leave the run without the restore."""
 FREE_MIB = 64
 """Free space, in MiB, below which nothing is started on the target."""
 
@@ -117,11 +120,7 @@ class Engine:
         except TargetError as error:
             ended = search.Finished(StoppedBy.TARGET, str(error))
         except Exception as error:
-            self._land()
-            self._append(
-                events.Concluded(stopped_by=StoppedBy.BUG, detail=f"{type(error).__name__}: {error}")
-            )
-            self._finish()
+            self._give_up(error)
             raise
         self._weigh(None)
         self._append(events.Concluded(stopped_by=ended.by, detail=ended.detail))
@@ -200,7 +199,8 @@ class Engine:
         """Starts the next attempt of a trial in a thread of its own."""
         number = self.state.next_attempt(trial.id)
         assert number is not None, f"{trial.id} is settled"
-        task = Task(self._playbook, trial, number, self._token(), keep=keep)
+        answer = known_so_far(self._playbook, self.state).answer
+        task = Task(self._playbook, trial, number, self._token(), keep=keep, answer=answer)
         cancel = threading.Event()
 
         def fly() -> None:
@@ -260,6 +260,23 @@ class Engine:
         while self._flights:
             self._turn()
 
+    def _give_up(self, error: Exception) -> None:
+        """After an error of our own: ends as in any other case, or, where that fails too, ends the attempts.
+
+        What failed may be the journal itself. The first error is the one to show.
+        """
+        try:
+            self._land()
+            detail = f"{type(error).__name__}: {error}"
+            self._append(events.Concluded(stopped_by=StoppedBy.BUG, detail=detail))
+            self._finish()
+        except Exception:
+            for flight in self._flights.values():
+                flight.cancel.set()
+            while any(flight.thread.is_alive() for flight in self._flights.values()):
+                with suppress(queue.Empty):
+                    self._messages.get(timeout=TURN).written.set()
+
     def _append(self, event: events.AnyEvent) -> None:
         entry = self._journal.append(event)
         self.state = events.apply(self.state, entry)
@@ -289,14 +306,13 @@ class Engine:
             return
         trial = Trial(id="restore", control="restore", configuration=playbook.good)
         self._append(events.RestorePlanned(trial=trial))
-        interrupts = self.interrupts
-        while self.state.next_attempt(trial.id) is not None:
+        while self.state.next_attempt(trial.id) is not None and self.interrupts < LEAVE:
             self._start(trial, keep=True)
             while self._flights:
-                if self.interrupts > max(interrupts, 1):
+                if self.interrupts >= LEAVE:
                     self._land()
-                    return
-                self._turn()
+                else:
+                    self._turn()
 
 
 def known_so_far(playbook: Playbook, state: RunState) -> Known:

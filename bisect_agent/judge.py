@@ -24,6 +24,7 @@ from bisect_agent.model import (
     Raised,
     Reason,
     Role,
+    Serving,
     Setting,
     Settled,
     Signature,
@@ -68,6 +69,7 @@ def judge(playbook: Playbook, trial: Trial, attempt: int, seen: Observation, kno
         applied=case.applied(),
         witnesses=case.witnesses(),
         contradicts=case.contradicts(),
+        voiceless=case.voiceless(),
     )
 
 
@@ -99,6 +101,12 @@ class _Case:
     def contradicts(self) -> dict[str, Evidence]:
         """The hypotheses that a line of this log contradicts."""
         return {m.id: self._line(m) for m in reversed(self._matches(MatchKind.CONTRADICTION))}
+
+    def voiceless(self) -> tuple[str, ...]:
+        """The failures in this log that say nothing, since `good` shows them while it passes."""
+        failures = [m.id for role in (Role.ROOT, Role.SYMPTOM) for m in self._signed(role)]
+        failures += [r.fingerprint for r in self.seen.reading.raised]
+        return tuple(dict.fromkeys(name for name in failures if name in self.known.noise))
 
     def _not_applied(self) -> Unresolved | None:
         """A factor whose witness shows another level, and never this one."""
@@ -158,7 +166,7 @@ class _Case:
         serving = self.seen.serving
         if serving is None or serving.listener == "foreign":
             return self._unresolved(Reason.PORT_BUSY, "the port is served by a process that is not ours")
-        wrong = complaint(serving, self.playbook.observe.request, self.known.answer)
+        wrong = complaint(serving, self.playbook.observe.request, self._good_answer(serving))
         if wrong is None:
             answer = serving.request.body if serving.request else ""
             return Passed(evidence=(*self._ready(), *self._response()), answer=answer)
@@ -172,6 +180,11 @@ class _Case:
             evidence=(*self._response(), *self._ready()),
         )
         return Failed(symptom=symptom)
+
+    def _good_answer(self, serving: Serving) -> str | None:
+        """What `good` answers: the first such answer is compared with itself."""
+        own = serving.request.body if serving.request else None
+        return self.known.answer or (own if self.trial.configuration == self.playbook.good else None)
 
     def _done(self) -> Outcome:
         done = self._matches(MatchKind.DONE)
@@ -237,8 +250,14 @@ class _Case:
         )
 
     def _of_process(self, kind: SymptomKind, name: str, text: str) -> Symptom:
+        """A failure that the log does not name: the last line before it is all there is to show."""
         return Symptom(
-            kind=kind, id=name, text=text, phase=self.seen.phase, phase_matters=kind is SymptomKind.HANG
+            kind=kind,
+            id=name,
+            text=text,
+            phase=self.seen.phase,
+            phase_matters=kind is SymptomKind.HANG,
+            evidence=self._last_line(),
         )
 
     def _first_rank(self, name: str) -> tuple[str | None, Order]:
@@ -294,6 +313,13 @@ class _Case:
             rank=where.rank,
             sha256=log.sha256,
         )
+
+    def _last_line(self) -> tuple[Evidence, ...]:
+        last, log = self.seen.reading.last, self.seen.log
+        if last is None or log is None:
+            return ()
+        line = Evidence(path=log.path, line=last.line, offset=last.offset, text=last.text, sha256=log.sha256)
+        return (line,)
 
     def _ready(self) -> tuple[Evidence, ...]:
         return tuple(self._line(m) for m in self._matches(MatchKind.READY)[:1])

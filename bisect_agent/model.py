@@ -328,11 +328,20 @@ class Raised(Frozen):
     rank: str | None = None
 
 
+class LastLine(Frozen):
+    """The last line of a log that is not empty: what was said before silence or the end."""
+
+    line: int
+    offset: int
+    text: str
+
+
 class Reading(Frozen):
     """All that one attempt's log says, up to the byte where our stop began."""
 
     size: int
     lines: int
+    last: LastLine | None = None
     matches: tuple[Match, ...] = ()
     raised: tuple[Raised, ...] = ()
 
@@ -530,7 +539,8 @@ class Applied(StrEnum):
 class Settled(Frozen):
     """A trial with its last word, and what was seen of each factor's level.
 
-    `contradicts` names the hypotheses whose `contradicted_by` was met, with the line.
+    `contradicts` names the hypotheses whose `contradicted_by` was met, with the line. `voiceless` are
+    the failures its log shows that were also seen while `good` passed.
     """
 
     trial: Trial
@@ -539,6 +549,7 @@ class Settled(Frozen):
     applied: Mapping[str, Applied] = Field(default_factory=dict)
     witnesses: Mapping[str, Evidence] = Field(default_factory=dict)
     contradicts: Mapping[str, Evidence] = Field(default_factory=dict)
+    voiceless: tuple[str, ...] = ()
 
 
 class Pair(Frozen):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import re2
 
 from bisect_agent.lines import SHOWN, Line, clean, excerpt, parse, printable
-from bisect_agent.model import Match, MatchKind, Playbook, Reading, Role
+from bisect_agent.model import LastLine, Match, MatchKind, Playbook, Reading, Role
 from bisect_agent.tracebacks import TRIGGERS, Seen, Tracebacks
 
 __all__ = ["Scanner", "Watch", "check_pattern", "printable", "watches"]
@@ -199,6 +199,7 @@ class Scanner:
         self._offset = 0  # of the first pending byte
         self._newlines = 0  # before the first pending byte
         self._before = b""  # how the last line that was not empty began
+        self._last = (0, 0)  # that line's number and offset
         self._long: _Long | None = None
         self._kept: list[Match] = []
         self._counts: Counter[tuple[MatchKind, str, str | None]] = Counter()
@@ -239,9 +240,22 @@ class Scanner:
         return Reading(
             size=self._offset + len(self._pending),
             lines=self._newlines + bool(self._pending),
+            last=self._last_line(),
             matches=tuple(self._kept),
             raised=tuple(self._tracebacks.raised()),
         )
+
+    def _last_line(self) -> LastLine | None:
+        number, offset = self._last
+        return (
+            LastLine(line=number, offset=offset, text=excerpt(clean(self._before).decode()))
+            if number
+            else None
+        )
+
+    def _note(self, raw: bytes, number: int, offset: int) -> None:
+        """Remembers a line that is not empty as the last one."""
+        self._before, self._last = raw[:_BEFORE], (number, offset)
 
     def _next(self, at: int) -> int | None:
         """Where the next piece ends: lines up to a chunk, a longer line, or a window without an end.
@@ -262,11 +276,11 @@ class Scanner:
     def _chunk(self, raw: bytes, offset: int) -> list[Match]:
         """Whole lines. Where no pattern can match and no traceback is open, none is looked at."""
         if not self._tracebacks.waiting(offset) and self._loose.Match(clean(raw)) is None:
-            self._newlines += raw.count(b"\n")
             kept = raw.rstrip(b"\r\n")
             if kept:
                 begin = 1 + max(kept.rfind(b"\n"), kept.rfind(b"\r"))
-                self._before = kept[begin : begin + _BEFORE]
+                self._note(kept[begin:], 1 + self._newlines + kept.count(b"\n"), offset + begin)
+            self._newlines += raw.count(b"\n")
             return []
         found: list[Match] = []
         for segment in _SEGMENT.finditer(raw):
@@ -283,7 +297,7 @@ class Scanner:
         if self._tracebacks.waiting(offset) or self._loose.Match(text) is not None:
             line = parse(text.decode(), number=self._newlines + 1, offset=offset, end=offset + len(raw))
             found = self._matches(line, self._tracebacks.read(line, self._before), set())
-        self._before = raw[:_BEFORE]
+        self._note(raw, self._newlines + 1, offset)
         return found
 
     def _window(self, raw: bytes, offset: int, *, last: bool) -> list[Match]:
@@ -293,7 +307,7 @@ class Scanner:
         if self._long is None:
             line = parse(text, number=self._newlines + 1, offset=offset, end=end)
             self._long = _Long(line, self._tracebacks.read(line, self._before))
-            self._before = raw[:_BEFORE]
+            self._note(raw, line.number, offset)
         else:
             text = _CUT + text
             line = replace(self._long.line, text=text, rest=text)

@@ -167,7 +167,8 @@ def _good_restored(playbook: Playbook, state: RunState, first: Control) -> Contr
         return Control(ok=None, reason="`good` never worked in this run: there is nothing to restore")
     run = state.restored()
     if run is None:
-        return Control(ok=False, reason="the restore did not come to an end")
+        why = state.concluded.stopped_by if state.concluded else StoppedBy.BUG
+        return Control(ok=False, reason=f"the restore was not carried out: {why}")
     ok = isinstance(run.outcome, Passed)
     return Control(ok=ok, evidence=evidence_of(run), reason="it runs and answers" if ok else said(run))
 
@@ -181,6 +182,8 @@ def _unknown(playbook: Playbook, table: Table, symptom: SymptomResult | None) ->
     gaps = [gap(f, table) for f in factors if table.standing(f) not in silent]
     if symptom.order == "not shown":
         gaps.append("which rank failed first: the log's stamps do not show it")
+    voiceless = dict.fromkeys(name for run in table.settled for name in run.voiceless)
+    gaps += [f"what {name} means: it is also seen while `good` passes, and has no vote" for name in voiceless]
     untried = [f.name for f in playbook.factors if f.name not in factors]
     if untried:
         gaps.append(f"whether it needs {', '.join(untried)}: not among the suspects")

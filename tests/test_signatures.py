@@ -18,6 +18,7 @@ from bisect_agent.model import (
     FlagsFactor,
     Hypothesis,
     Kind,
+    LastLine,
     Limits,
     LogWitness,
     Match,
@@ -263,7 +264,8 @@ def test_the_message_of_a_cpp_exception_counts() -> None:
 def test_an_ignored_line_matches_nothing_and_raises_nothing() -> None:
     """`ignore` silences the line and the exception that it tells."""
     log = 'Traceback (most recent call last):\n  File "/x.py", line 1, in f\nE: uncaptured work\n'
-    assert Reading(size=len(log), lines=3) == scan(log, ignore=["^E: "])
+    reading = scan(log, ignore=["^E: "])
+    assert ((), ()) == (reading.matches, reading.raised)
 
 
 def test_progress_is_told_and_not_kept() -> None:
@@ -335,7 +337,8 @@ def test_a_warning_with_a_traceback_raised_nothing() -> None:
     """A traceback that its writer logs as a warning is no failure."""
     lines = ["Traceback (most recent call last):", '  File "/x.py", line 1, in f', "E: uncaptured work"]
     log = "".join(f"W1129 14:54:25.693000 13325 torch/g.py:207] [0/0] {line}\n" for line in lines)
-    assert Reading(size=len(log), lines=3) == scan(log, (ROOT,))
+    reading = scan(log, (ROOT,))
+    assert ((), ()) == (reading.matches, reading.raised)
 
 
 def test_an_exception_group_is_read_like_any_other() -> None:
@@ -561,3 +564,9 @@ def test_a_level_is_not_seen_in_a_longer_one() -> None:
     """`--bs 1` is not witnessed by `--bs 16`."""
     witnesses = [w for w in watches(PLAYBOOK) if w.id == "bs=one"]
     assert [(2, "bs=one")] == ids(scan("args --bs 16\nargs --bs 1\n", witnesses))
+
+
+def test_the_last_line_that_is_not_empty_is_known() -> None:
+    """What was said before silence or the end is evidence, whatever blank lines follow."""
+    last = scan("one\ntwo\nthree\n\n\n").last
+    assert LastLine(line=3, offset=8, text="three") == last
