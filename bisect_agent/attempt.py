@@ -29,7 +29,7 @@ from bisect_agent.events import (
     ReadySeen,
     Stopping,
 )
-from bisect_agent.folder import LOG, RunFolder, attempt_path, canonical, digest
+from bisect_agent.folder import LOG, SCRIPT, RunFolder, attempt_path, canonical, digest
 from bisect_agent.hosts import DiskFull, Host
 from bisect_agent.judge import RESPONSE
 from bisect_agent.model import (
@@ -199,7 +199,7 @@ class _Attempt:
     def launch(self) -> None:
         """Puts the script, shows that it is there, starts it, and shows that it runs."""
         order = self.order()
-        self.folder.write(f"{self.path}/launch.sh", order.script)
+        self.folder.write(f"{self.path}/{SCRIPT}", order.script)
         lines = "".join(f"{name}={value}\n" for name, value in sorted(order.env.items()))
         self.folder.write(f"{self.path}/env", self.masker.mask(lines).encode())
         name = f"{self.trial}-{self.number}"

@@ -12,11 +12,12 @@ from pathlib import Path
 from bisect_agent import playbook
 from bisect_agent.errors import TargetError, UsageError
 from bisect_agent.evidence import accused
+from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
 from bisect_agent.model import Configuration, Playbook
 from bisect_agent.secrets import Masker
 from bisect_agent.serving import busy
-from bisect_agent.target.launcher import Launcher
+from bisect_agent.target.launcher import Launcher, bash_complaint
 
 
 def check(path: Path, pins: Mapping[str, str]) -> Iterator[str]:
@@ -75,12 +76,19 @@ def _flipped(resolved: Playbook) -> list[str]:
     return [s.factor for s in resolved.bad.differs(resolved.good)] + list(resolved.suspects)
 
 
+def check_script(host: Host, resolved: Playbook) -> None:
+    """The launch script must be one that bash can read.
+
+    Raises:
+        UsageError: it is not; with what bash says.
+    """
+    if said := bash_complaint(host, resolved.launch.encode()):
+        raise UsageError(f"bash cannot read the launch script: {said}", "correct `launch` in the playbook")
+
+
 def _could_run(resolved: Playbook) -> None:
     host = LocalHost()
-    parsed = host.run(["bash", "-n"], stdin=resolved.launch.encode(), timeout=30)
-    if parsed.returncode or parsed.stderr:
-        said = parsed.stderr.decode(errors="replace").strip()
-        raise UsageError(f"bash cannot read the launch script: {said}", "correct it, then check again")
+    check_script(host, resolved)
     launcher = Launcher(host, str(resources.files("bisect_agent.target")), sys.executable)
     if taken := busy(launcher, resolved.target.ports):
         raise TargetError(taken, "stop that server, or give the playbook another port")

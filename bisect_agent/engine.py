@@ -229,8 +229,10 @@ class Engine:
             self._flights.clear()
             message.written.set()
             raise message.event
-        self._append(message.event)
-        message.written.set()
+        try:
+            self._append(message.event)
+        finally:
+            message.written.set()
         if isinstance(message.event, events.Closed):
             flight = self._flights.pop(message.event.trial)
             flight.thread.join()

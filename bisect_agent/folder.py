@@ -21,6 +21,7 @@ PLAYBOOK: Final = "playbook.yaml"
 RESOLVED: Final = "resolved.json"
 VERDICT: Final = "verdict.json"
 LOG: Final = "server.log"
+SCRIPT: Final = "launch.sh"
 
 
 def canonical(value: BaseModel) -> bytes:
@@ -72,8 +73,7 @@ class RunFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Writes a file whole or not at all, for the owner alone."""
-        target = self.path / name
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target = self._place(name)
         part = target.with_name(target.name + ".part")
         with open(part, "wb", opener=_private) as file:
             file.write(data)
@@ -104,9 +104,15 @@ class RunFolder:
 
         The bytes are with the kernel when a write returns: a crash of ours loses none of them.
         """
+        return io.FileIO(self._place(name), "w", opener=_private)
+
+    def _place(self, name: str) -> Path:
+        """Where a file goes; the folders above it are made, each for the owner alone."""
         target = self.path / name
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return io.FileIO(target, "w", opener=_private)
+        # Not `parents=True`: the folders between would be open to others.
+        for folder in reversed(target.relative_to(self.path).parents):
+            (self.path / folder).mkdir(mode=0o700, exist_ok=True)
+        return target
 
 
 def _private(path: str, flags: int) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bisect_agent import events, playbook
 from bisect_agent.attempt import Edge
+from bisect_agent.check import check_script
 from bisect_agent.engine import Engine, Listener
 from bisect_agent.errors import TargetError
 from bisect_agent.events import RunStarted, RunState
@@ -72,6 +73,7 @@ def open_new(path: Path, runs: Path, pins: Mapping[str, str], listener: Listener
     clock, ours = SystemClock(), dict(os.environ)
     name = run_name(resolved.title, clock.time(), secrets.token_hex(2))
     host = LocalHost()
+    check_script(host, resolved)
     with ExitStack() as stack:
         for lock in _lock_names(resolved):
             _hold(stack, host, lock, f"{runs / name}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from bisect_agent.claims import HypothesisResult, assess, established, gap
-from bisect_agent.events import SCHEMA, Attempt, RunState
+from bisect_agent.events import SCHEMA, Attempt, RunState, TrialPlanned
 from bisect_agent.evidence import Standing, Table
 from bisect_agent.model import (
     Configuration,
@@ -54,13 +54,6 @@ class Confidence(Frozen):
     statement: str
 
 
-class Versions(Frozen):
-    """What made this verdict."""
-
-    bisect_agent: str
-    schema_version: int = SCHEMA
-
-
 class Verdict(Frozen):
     """What a run concludes. Every sentence names the trial or the line it comes from."""
 
@@ -78,7 +71,7 @@ class Verdict(Frozen):
     good_first: Control
     good_restored: Control
     stopped_by: str
-    versions: Versions
+    versions: Mapping[str, str]
 
 
 # --- the whole --------------------------------------------------------------------------------------
@@ -104,14 +97,18 @@ def conclude(playbook: Playbook, state: RunState, version: str) -> Verdict:
         leads=leads,
         hypotheses=results,
         pairs=table.pairs() if cause else (),
-        trials=tuple(_trial(state, a, a.settled) for a in state.attempts.values() if a.settled),
+        trials=tuple(
+            _trial(planned, a, a.settled)
+            for (name, _), a in state.attempts.items()
+            if a.settled and (planned := state.planned.get(name))
+        ),
         tree=grow(playbook, table, symptom, results, good_first, good_restored, unknown, stopped, detail),
         confidence=_confidence(playbook, table),
         unknown=unknown,
         good_first=good_first,
         good_restored=good_restored,
         stopped_by=f"{stopped}: {detail}" if detail else str(stopped),
-        versions=Versions(bisect_agent=version),
+        versions={"bisect_agent": version, "schema": str(SCHEMA)},
     )
 
 
@@ -129,8 +126,7 @@ def _symptom(run: Settled | None) -> SymptomResult | None:
     )
 
 
-def _trial(state: RunState, attempt: Attempt, run: Settled) -> TrialResult:
-    planned = state.planned.get(run.trial.id)
+def _trial(planned: TrialPlanned, attempt: Attempt, run: Settled) -> TrialResult:
     outcome = run.outcome
     return TrialResult(
         id=run.trial.id,
@@ -142,7 +138,7 @@ def _trial(state: RunState, attempt: Attempt, run: Settled) -> TrialResult:
         outcome=outcome.kind,
         symptom=outcome.symptom.id if isinstance(outcome, Failed) else None,
         reason=f"{outcome.reason}: {outcome.detail}" if isinstance(outcome, Unresolved) else None,
-        predicted=planned.predicted if planned else {},
+        predicted=planned.predicted,
         evidence=evidence_of(run),
         started=attempt.began,
         seconds=round(attempt.ended - attempt.began, 3),

@@ -12,9 +12,18 @@ from bisect_agent import events
 from bisect_agent.claims import assess
 from bisect_agent.engine import exit_code, known_so_far
 from bisect_agent.errors import DamagedRun
-from bisect_agent.events import Closed, HypothesisMoved, Judged, RunState
+from bisect_agent.events import Closed, HypothesisMoved, Judged, Launching, RunState
 from bisect_agent.evidence import Table
-from bisect_agent.folder import PLAYBOOK, RESOLVED, VERDICT, RunFolder, attempt_path, canonical, digest
+from bisect_agent.folder import (
+    PLAYBOOK,
+    RESOLVED,
+    SCRIPT,
+    VERDICT,
+    RunFolder,
+    attempt_path,
+    canonical,
+    digest,
+)
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import decode
 from bisect_agent.judge import RESPONSE, judge
@@ -52,6 +61,8 @@ def verify(folder: RunFolder) -> Verified:
     state, size = RunState(), 0
     for entry in entries[:-1]:
         where = f"{JOURNAL}:{entry.number}"
+        if isinstance(entry.event, Launching):
+            _same_script(folder, _trial(state, entry.event.trial), entry.event)
         if isinstance(entry.event, Closed):
             size += _reread(folder, playbook, _trial(state, entry.event.trial), entry.event)
         if isinstance(entry.event, Judged):
@@ -70,6 +81,11 @@ def verify(folder: RunFolder) -> Verified:
 def _same(name: str, expected: str, found: str) -> None:
     if expected != found:
         raise DamagedRun(f"{name}: it is not the file that the journal names (sha256 {found[:12]}…)")
+
+
+def _same_script(folder: RunFolder, trial: Trial, event: Launching) -> None:
+    path = f"{attempt_path(trial, event.attempt)}/{SCRIPT}"
+    _same(path, event.script, digest(folder.read(path)))
 
 
 def _trial(state: RunState, name: str) -> Trial:

@@ -181,6 +181,20 @@ def first_line(tag: str) -> bytes:
     return f"# bisect-agent attempt {tag}\n".encode()
 
 
+_PARSE = ("env", "-u", "BASH_ENV", "LC_ALL=C", "bash", "-n")
+
+
+def bash_complaint(host: Host, script: bytes) -> str:
+    """What bash says against a launch script before anything is put there; empty where it can read it."""
+    return _bash_complaint(host.run((*_PARSE, "/dev/stdin"), stdin=script, timeout=CALL))
+
+
+def _bash_complaint(ended: Completed) -> str:
+    if ended.returncode or ended.stderr:
+        return _text(ended.stderr) or f"bash ended with exit status {ended.returncode}"
+    return ""
+
+
 class Launcher:
     """Attempts on one host.
 
@@ -304,10 +318,8 @@ class Launcher:
 
     def _parse(self, script: str) -> None:
         """Lets bash parse the script. Its warnings count: a here-document that swallows the rest is one."""
-        argv = ("env", "-u", "BASH_ENV", "LC_ALL=C", "bash", "-n", script)
-        ended = self._host.run(argv, timeout=CALL)
-        if ended.returncode or ended.stderr:
-            raise Setback(Reason.SCRIPT, f"bash cannot read the launch script: {_text(ended.stderr)}")
+        if complaint := _bash_complaint(self._host.run((*_PARSE, script), timeout=CALL)):
+            raise Setback(Reason.SCRIPT, f"bash cannot read the launch script: {complaint}")
 
     def _bounds(self, folder: str) -> _Bounds:
         paper = self._host.read(f"{folder}/order.json", 0, 1 << 24)

@@ -22,6 +22,9 @@ from bisect_agent.verdict import Verdict
 QUICKSTART = Path(__file__).resolve().parents[2] / "playbooks" / "quickstart"
 PORT = "31847"
 """The port that the shipped quickstart listens on."""
+TINY = Path(__file__).parent / "tiny"
+TINY_PORT = "31848"
+"""The port in the tiny server's playbook."""
 PATIENCE = 90.0
 """Seconds after which something awaited is taken to be stuck."""
 
@@ -138,8 +141,12 @@ class Finished:
     stderr: str
 
     def verdict(self) -> Verdict:
-        """What it printed."""
-        return Verdict.model_validate_json(self.stdout)
+        """The verdict in its folder."""
+        return Verdict.model_validate_json(self.read("verdict.json"))
+
+    def read(self, name: str) -> bytes:
+        """A file of the run folder."""
+        return (self.folder / name).read_bytes()
 
     def command(self, name: str, *options: str) -> Command:
         """A command about this run, once it has ended."""
@@ -177,6 +184,34 @@ def quickstart(home: Path, *edits: Edit) -> tuple[Path, int]:
     playbook = folder / "playbook.yaml"
     playbook.write_text(playbook.read_text(encoding="utf-8").replace(PORT, str(port)), encoding="utf-8")
     return playbook, port
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A copy of the tiny server, with a port of its own."""
+
+    playbook: Path
+    port: int
+
+    def hold(self, mode: str) -> None:
+        """Starts in this mode wait from now on, and write nothing."""
+        (self.playbook.parent / f"hold-{mode}").touch()
+
+    def release(self, mode: str) -> None:
+        """They go on."""
+        (self.playbook.parent / f"hold-{mode}").unlink()
+
+
+def tiny(home: Path, *edits: tuple[str, str]) -> Tiny:
+    """A copy of the tiny server and its playbook, the playbook with some texts changed."""
+    folder, port = home / "tiny", free_port()
+    shutil.copytree(TINY, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    playbook = folder / "server.yaml"
+    text = playbook.read_text(encoding="utf-8").replace(TINY_PORT, str(port))
+    for old, new in edits:
+        text = text.replace(old, new)
+    playbook.write_text(text, encoding="utf-8")
+    return Tiny(playbook, port)
 
 
 def free_port() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,17 +14,23 @@ ON_CALLERS_THREAD: Edit = (
     "STREAM: type[Stream] = SideStream",
     "STREAM: type[Stream] = CallersStream",
 )
+NOT_RESTORED: Edit = (
+    "playbook.yaml",
+    "restore: good                             # leave the good server running at the end",
+    "restore: none",
+)
 MUTATIONS: dict[str, tuple[Edit, ...]] = {
     "none": (),
-    "on the caller's thread": (ON_CALLERS_THREAD,),
+    "on the caller's thread": (NOT_RESTORED, ON_CALLERS_THREAD),
     "cold tuner": (
+        NOT_RESTORED,
         ON_CALLERS_THREAD,
         ("compiled.py", "ROW_MULTIPLE = 64", "ROW_MULTIPLE = 48"),
         ("rank.py", "WARM_UP_AS_CONFIGURED = True", "WARM_UP_AS_CONFIGURED = False"),
     ),
-    "misspelt": (("playbook.yaml", "    env: QUICKSTART_KERNEL", "    env: QUICKSTART_KERNAL"),),
+    "misspelt": (NOT_RESTORED, ("playbook.yaml", "    env: QUICKSTART_KERNEL", "    env: QUICKSTART_KERNAL"),),
 }
-"""The changes that the quickstart's README lists."""
+"""The changes that the quickstart's README lists; the restore is looked at once, where nothing is changed."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,7 +61,7 @@ def run(mutations: dict[str, Finished]) -> Finished:
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
     """An agent that has run nothing yet; what it leaves running is ended, and then nothing may be left."""
-    agent = Agent(tmp_path, MY_API_TOKEN="s3cret-t0ken-of-mine")
+    agent = Agent(tmp_path)
     yield agent
     agent.leave()
     assert [] == [pid for folder in agent.folders() for pid in processes_of(folder)]

@@ -1,4 +1,4 @@
-"""A scene: a playbook with a small real stack, carried out by the real product in a folder of its own."""
+"""A scene: a playbook and a tiny real stack, carried out by the real product in folders of its own."""
 
 from __future__ import annotations
 
@@ -6,89 +6,220 @@ import json
 import os
 import secrets
 import signal
-import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
-from bisect_agent import playbook as playbooks
 from bisect_agent.attempt import Clock, Edge, Task, carry_out
-from bisect_agent.engine import Outcome
-from bisect_agent.events import Closed, Entry, OfAttempt
+from bisect_agent.errors import ExitCode
+from bisect_agent.events import Closed, OfAttempt
 from bisect_agent.folder import RunFolder
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
 from bisect_agent.investigation import SystemClock, open_new, stop_restored
 from bisect_agent.judge import Known, judge
-from bisect_agent.model import Evidence, Failed, Observation, Passed, Settled, Symptom, Trial, Unresolved
+from bisect_agent.model import Failed, Observation, Outcome, Passed, Symptom, Trial, Unresolved
+from bisect_agent.playbook import load
 from bisect_agent.target.launcher import Launcher
+from bisect_agent.verdict import HypothesisResult, Verdict
 
 SERVER = Path(__file__).with_name("launch_server.py")
-
-COMPILE = {"compile": {"flags": {"off": [], "on": ["--enable-torch-compile"]}}}
-"""The one factor of most scenes; a launch script sees it as its first argument."""
-
-_Event = TypeVar("_Event")
+READY = "The server is fired up and ready to roll!"
+COMPILE = {"env": "COMPILE", "levels": {"off": None, "on": "1"}}
+"""The one factor of most scenes, on in `bad`."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One attempt: its events with the moment of each (seconds of a clock), and what was made of it."""
+    """One attempt: its events, each with the second it came at, and what was made of it."""
 
     events: tuple[tuple[float, OfAttempt], ...]
     observation: Observation
-    settled: Settled
+    outcome: Outcome
 
-    def at(self, kind: type[OfAttempt]) -> float | None:
-        """When an event of that kind came; None where there was none."""
-        return next((moment for moment, event in self.events if isinstance(event, kind)), None)
+    def kinds(self) -> list[str]:
+        """What happened, in order."""
+        return [event.kind for _, event in self.events]
 
-    @property
-    def symptom(self) -> Symptom:
-        """What failed."""
-        assert isinstance(self.settled.outcome, Failed), self.settled.outcome
-        return self.settled.outcome.symptom
+    def seconds(self, first: str, then: str) -> float:
+        """How long it took from one event to another."""
+        at = {event.kind: moment for moment, event in self.events}
+        return at[then] - at[first]
 
-    @property
-    def unresolved(self) -> Unresolved:
-        """Why it says nothing."""
-        assert isinstance(self.settled.outcome, Unresolved), self.settled.outcome
-        return self.settled.outcome
-
-    @property
     def passed(self) -> Passed:
-        """How it was seen to work."""
-        assert isinstance(self.settled.outcome, Passed), self.settled.outcome
-        return self.settled.outcome
+        """The outcome, which must be this one."""
+        assert isinstance(self.outcome, Passed), self.outcome
+        return self.outcome
+
+    def symptom(self) -> Symptom:
+        """What failed, as something must have."""
+        assert isinstance(self.outcome, Failed), self.outcome
+        return self.outcome.symptom
+
+    def unresolved(self) -> Unresolved:
+        """The outcome, which must be this one."""
+        assert isinstance(self.outcome, Unresolved), self.outcome
+        return self.outcome
 
 
 @dataclass(frozen=True)
 class Run:
-    """One investigation: how it ended, what was recorded, and where."""
+    """One investigation: its verdict, its exit code, its folder."""
 
-    outcome: Outcome
-    entries: tuple[Entry, ...]
+    verdict: Verdict
+    code: ExitCode
     folder: RunFolder
 
-    def labels(self) -> list[str]:
-        """What each trial was, in order."""
+    def changes(self) -> list[str]:
+        """What each trial set otherwise than its parent, in order; the controls set nothing."""
         return [
-            trial.control
-            for entry in self.entries
-            if (trial := getattr(entry.event, "trial", None)) and isinstance(trial, Trial)
-            for _ in [trial]
+            ",".join(str(s) for s in trial.change.settings()) if trial.change else "" for trial in self.verdict.trials
         ]
+
+    def hypothesis(self, name: str) -> HypothesisResult:
+        """What became of a hypothesis."""
+        return next(h for h in self.verdict.hypotheses if h.id == name)
+
+    def evidence(self) -> list[str]:
+        """The text of every line that the verdict points to, wherever it does."""
+        return [e["text"] for e in _walk(self.verdict.model_dump(mode="json")) if "offset" in e]
+
+
+def _walk(value: object) -> Iterator[dict[str, Any]]:
+    """Every mapping in a JSON value."""
+    inner: list[object] = []
+    if isinstance(value, dict):
+        yield value
+        inner = list(value.values())
+    elif isinstance(value, list):
+        inner = value
+    for one in inner:
+        yield from _walk(one)
 
 
 @dataclass
 class Scene:
-    """A folder with the stack's files, the target's files and the run folders."""
+    """The stack's folder (its playbook is there, and it runs there), the target's, and the runs."""
 
     folder: Path
-    port: int = 0
+    port: int
     runs: list[RunFolder] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.stack, self.target = self.folder / "stack", self.folder / "target"
+        self.stack.mkdir()
+
+    # --- setting -------------------------------------------------------------------------------------
+
+    def job(self, launch: str, **keys: object) -> None:
+        """The stack is a script that ends by itself."""
+        self._write({"kind": "job", "launch": launch, **keys})
+
+    def server(self, launch: str, **keys: object) -> None:
+        """The stack is `launch_server.py`; `$server` in the launch starts it on the scene's port."""
+        (self.stack / SERVER.name).write_bytes(SERVER.read_bytes())
+        self._write(
+            {
+                "kind": "server",
+                "launch": launch.replace("$server", " ".join(self.command())),
+                "observe": {
+                    "ready": {"log": READY, "http": "/health"},
+                    "request": {"path": "/generate", "json": {"text": "two and two?"}},
+                },
+                **keys,
+            }
+        )
+
+    def command(self) -> tuple[str, ...]:
+        """The server's command line."""
+        return (sys.executable, str(self.stack / SERVER.name), "--port", str(self.port))
+
+    def _write(self, keys: dict[str, Any]) -> None:
+        """The playbook; JSON is YAML."""
+        limits = {"start": "20s", "quiet": "20s", "request": "5s", "stop": "1s", "wall": "1m"}
+        whole = {
+            "playbook": 1,
+            "title": "a scene",
+            "target": {"folder": str(self.target), "ports": [self.port] if keys["kind"] == "server" else []},
+            "factors": {"compile": COMPILE},
+            "good": {"compile": "off"},
+            "bad": {"compile": "on"},
+            **keys,
+            "limits": {**limits, **keys.get("limits", {})},
+        }
+        path = self.stack / "playbook.yaml"
+        path.write_text(json.dumps(whole))
+        path.chmod(0o600)
+
+    # --- action --------------------------------------------------------------------------------------
+
+    def attempt(
+        self,
+        control: Literal["good", "bad"] = "bad",
+        host: Host | None = None,
+        clock: Clock | None = None,
+        on_event: Callable[[OfAttempt], None] = lambda _: None,
+    ) -> Seen:
+        """Carries out one attempt; `on_event` may meddle after each of its events."""
+        path = self.stack / "playbook.yaml"
+        playbook, host = load(path), host or LocalHost()
+        folder = RunFolder.create(self.folder / "run", path.read_bytes(), playbook)
+        edge = Edge(
+            host=host,
+            launcher=Launcher(host, str(self.target), sys.executable),
+            folder=str(self.target),
+            python=sys.executable,
+            clock=clock or SystemClock(),
+            ours=dict(os.environ),
+            secrets=(),
+        )
+        edge.launcher.install()
+        trial = Trial(id="t01", control=control, configuration=getattr(playbook, control))
+        events: list[tuple[float, OfAttempt]] = []
+
+        def emit(event: OfAttempt) -> None:
+            events.append((time.monotonic(), event))
+            on_event(event)
+
+        carry_out(Task(playbook, trial, 1, secrets.token_hex(16)), edge, folder, emit, threading.Event())
+        closed = events[-1][1]
+        assert isinstance(closed, Closed)
+        settled = judge(playbook, trial, 1, closed.observation, Known())
+        return Seen(tuple(events), closed.observation, settled.outcome)
+
+    def run(self) -> Run:
+        """Carries out the whole investigation."""
+        path = self.stack / "playbook.yaml"
+        with open_new(path, self.folder / "runs", {}, lambda _: None) as investigation:
+            self.runs.append(investigation.folder)
+            outcome = investigation.engine.run()
+        return Run(outcome.verdict, outcome.code, investigation.folder)
+
+    # --- after ---------------------------------------------------------------------------------------
+
+    def alive(self) -> list[int]:
+        """The processes that run in the stack's folder, as the kernel says it."""
+        found = []
+        for place in Path("/proc").glob("[0-9]*/cwd"):
+            with suppress(OSError):
+                if place.readlink() == self.stack:
+                    found.append(int(place.parent.name))
+        return found
+
+    def lines(self, name: str) -> list[str]:
+        """What the stack left in a file of its folder; nothing where there is none."""
+        path = self.stack / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def clear(self) -> None:
+        """Ends the restored servers, and whatever a failing product has left."""
+        for folder in self.runs:
+            stop_restored(folder)
+        for pid in self.alive():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,67 @@
+# Each target sets itself up: the first one called builds .venv, later ones find it ready.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run test lint fmt bench clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+help: ## Show this list.
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 12
+
+run: $(READY) ## Run the quickstart to its verdict, verify the run, stop the server that it has restored.
+	@before=$$(ls logs); code=0; \
+	$(BIN)/bisect-agent run quickstart --runs logs || code=$$?; \
+	run=$$(comm -13 <(echo "$$before") <(ls logs)); \
+	if [[ -n "$$run" ]]; then \
+		$(BIN)/bisect-agent verify "logs/$$run" || code=$$(( code ? code : $$? )); \
+		$(BIN)/bisect-agent stop "logs/$$run" || code=$$(( code ? code : $$? )); \
+	fi; \
+	exit $$code
+
+test: $(READY) ## Run the tests.
+	$(BIN)/pytest
+
+lint: $(READY) ## Check style, types, architecture, dependencies and spelling.
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	MYPYPATH=playbooks/quickstart $(BIN)/mypy playbooks/quickstart
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/deptry .
+	$(BIN)/codespell
+
+fmt: $(READY) ## Format the code and repair what can be repaired.
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(READY) ## Measure what is claimed about speed.
+	@for program in tests/bench/*.py; do echo "$$program"; $(BIN)/python "$$program"; done
+
+clean: ## Remove .venv and all caches. Runs in logs/ stay: they are evidence.
+	rm -rf $(VENV) dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# `--group` came with pip 25.1; the pip that Python brings may be older.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "make: Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1 || true)" >&2; \
+		echo "  try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+		exit 1; \
+	}
+	@echo "setting up $(VENV), once; this takes a minute or two" >&2
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	{ \
+		$(PYTHON) -m venv $(VENV) && \
+		$(BIN)/python -m pip install --upgrade "pip>=25.1" && \
+		$(BIN)/python -m pip install --editable . --group dev; \
+	} >"$$log" 2>&1 </dev/null || { \
+		cat "$$log" >&2; \
+		echo "make: $(VENV) could not be set up; the lines above say why" >&2; \
+		exit 1; \
+	}
+	@touch $@

@@ -1,0 +1,308 @@
+"""The search, in worlds whose truth is known."""
+
+from collections import Counter, defaultdict
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bisect_agent import search
+from bisect_agent.claims import assess, established
+from bisect_agent.evidence import Standing, Table
+from bisect_agent.model import (
+    Configuration,
+    Failed,
+    Group,
+    Playbook,
+    Reason,
+    Setting,
+    Settled,
+    State,
+    StoppedBy,
+    Trial,
+)
+from tests.strategies import Case, cases, monotone
+from tests.worlds import Rule, World, claim, play, playbook_of, setting
+
+ORDERS = st.randoms(use_true_random=False)
+CAPACITIES = st.integers(1, 3)
+
+
+def flips_of(playbook: Playbook) -> int:
+    """How many single changes from `bad` there are."""
+    table = Table(playbook, ())
+    factors = {s.factor for s in playbook.bad.differs(playbook.good)} | set(playbook.suspects)
+    return sum(len(table.levels(factor)) for factor in factors)
+
+
+def flipped(table: Table, factor: str) -> list[Configuration]:
+    """`bad` with each other level of a factor."""
+    levels = table.levels(factor)
+    return [table.playbook.bad.replace([Setting(factor=factor, level=level)]) for level in levels]
+
+
+def changed(trial: Trial, trials: dict[str, Settled]) -> set[str]:
+    """The factors that a trial has otherwise than its parent."""
+    assert trial.parent is not None
+    return {s.factor for s in trial.configuration.differs(trials[trial.parent].trial.configuration)}
+
+
+# --- the shape of a search --------------------------------------------------------------------------
+
+
+@given(cases(), CAPACITIES, ORDERS)
+def test_every_search_ends_soon(case: Case, capacity: int, landing: Random) -> None:
+    """The controls twice and thrice, each flip once, the rest of `bad` once: no more is ever run."""
+    played = play(case.playbook, case.world, capacity, landing)
+    assert len(played.planned) <= 3 + flips_of(case.playbook) + 2
+
+
+@given(cases(), CAPACITIES, ORDERS)
+def test_a_trial_differs_from_its_parent_in_what_its_change_says(
+    case: Case, capacity: int, landing: Random
+) -> None:
+    """One variable a run, unless a group says otherwise (rule 1)."""
+    played = play(case.playbook, case.world, capacity, landing)
+    assert [] == [
+        s.trial.id
+        for s in played.settled
+        if s.trial.change and changed(s.trial, played.trials) != {x.factor for x in s.trial.change.settings()}
+    ]
+
+
+@given(cases(), CAPACITIES, ORDERS)
+def test_no_configuration_flies_twice_at_a_time(case: Case, capacity: int, landing: Random) -> None:
+    """What is in flight is different, and never more than the capacity."""
+    played = play(case.playbook, case.world, capacity, landing)
+    assert all(len({t.configuration for t in flight}) == len(flight) <= capacity for flight in played.flights)
+
+
+@given(cases(), CAPACITIES, ORDERS)
+def test_ids_are_unique_and_replicates_count_up(case: Case, capacity: int, landing: Random) -> None:
+    """An id names one trial; the n-th run of a configuration is replicate n."""
+    planned = play(case.playbook, case.world, capacity, landing).planned
+    replicates: dict[Configuration, list[int]] = defaultdict(list)
+    for trial in planned:
+        replicates[trial.configuration].append(trial.replicate)
+    assert 1 == max(Counter(trial.id for trial in planned).values())
+    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in replicates.values())
+
+
+@given(cases(), CAPACITIES, ORDERS)
+def test_good_comes_first_and_bad_before_any_change(case: Case, capacity: int, landing: Random) -> None:
+    """A change is planned only when `good` was seen to work and `bad` to fail (rule 10)."""
+    played = play(case.playbook, case.world, capacity, landing)
+    stages = [["good", "bad"].index(t.control) if t.control else 2 for t in played.planned]
+    first_change = stages.index(2) if 2 in stages else len(stages)
+    assert sorted(stages[:first_change]) == stages[:first_change]
+
+
+@given(monotone(), st.integers(1, 3))
+def test_capacity_counts_what_already_flies(case: Case, flying: int) -> None:
+    """With more in flight than may be, nothing is started."""
+    trials = [
+        Trial(id=f"x{n}", control="good", configuration=case.playbook.good, replicate=n)
+        for n in range(flying + 1)
+    ]
+    assert search.Next(()) == search.step(case.playbook, (), trials, flying)
+
+
+# --- what is concluded ------------------------------------------------------------------------------
+
+
+@given(cases(), CAPACITIES, ORDERS)
+def test_every_accused_setting_has_a_pair_of_its_own(case: Case, capacity: int, landing: Random) -> None:
+    """One side fails, the other passes and differs in that factor only, and the first fails again."""
+    played = play(case.playbook, case.world, capacity, landing)
+    table, trials = Table(case.playbook, played.settled), played.trials
+    place = {s.trial.id: n for n, s in enumerate(played.settled)}
+    cause = established(table)
+    pairs = table.pairs() if cause else ()
+    assert (played.finished.by is StoppedBy.CAUSE) == bool(cause)
+    assert cause == tuple(pair.setting for pair in pairs)
+    for pair in pairs:
+        failing, passing, again = (trials[name] for name in (pair.failing, pair.passing, pair.again))
+        differs = failing.trial.configuration.differs(passing.trial.configuration)
+        assert ((pair.setting,), again.trial.configuration) == (differs, failing.trial.configuration)
+        assert place[pair.again] > max(place[pair.passing], place[pair.failing])
+        assert (True, False, True) == tuple(table.fails(s) for s in (failing, passing, again))
+
+
+@given(cases(), CAPACITIES, ORDERS)
+def test_the_failing_side_fails_again_after_the_last_passing_trial(
+    case: Case, capacity: int, landing: Random
+) -> None:
+    """One run closes all pairs, so it comes after all of them (rule 8)."""
+    played = play(case.playbook, case.world, capacity, landing)
+    if played.finished.by is StoppedBy.CAUSE:
+        assert case.playbook.bad == played.settled[-1].trial.configuration
+
+
+@given(monotone(), CAPACITIES, ORDERS)
+def test_a_conjunction_is_found_exactly(case: Case, capacity: int, landing: Random) -> None:
+    """Where the failure needs each of some settings, these are the cause, no more and no less."""
+    played = play(case.playbook, case.world, capacity, landing)
+    cause = established(Table(case.playbook, played.settled))
+    assert (StoppedBy.CAUSE, case.world.rules[0].needs) == (played.finished.by, frozenset(cause))
+
+
+@given(cases(), CAPACITIES, ORDERS)
+def test_nothing_is_accused_wrongly(case: Case, capacity: int, landing: Random) -> None:
+    """In any world: `good` with the cause fails as `bad` does, and without any one of it `bad` does not."""
+    played = play(case.playbook, case.world, capacity, landing)
+    table, truth = Table(case.playbook, played.settled), case.world.symptom
+    cause, bad = established(table), case.playbook.bad
+    if cause:
+        assert truth(bad) == truth(case.playbook.good.replace(cause))
+        assert [] == [s for s in cause if None not in map(truth, flipped(table, s.factor))]
+
+
+@given(cases())
+def test_a_level_that_does_not_show_is_never_not_needed(case: Case) -> None:
+    """Without a witness, a flip that fails the same says nothing (rule 4)."""
+    played = play(case.playbook, case.world)
+    table = Table(case.playbook, played.settled)
+    unseen = case.world.silent | case.world.stubborn
+    supported = [h for h in case.playbook.hypotheses if assess(h, table).state is State.SUPPORTED]
+    assert [] == [f for f in unseen if table.standing(f) is Standing.NOT_NEEDED]
+    assert [] == [h.id for h in supported if set(h.excludes) & unseen]
+
+
+@given(cases())
+def test_another_failure_is_a_lead_and_never_the_same_failure(case: Case) -> None:
+    """Only the symptom of `bad` counts as "still fails"; every other one is listed (rule 5)."""
+    table = Table(case.playbook, play(case.playbook, case.world).settled)
+    failed = [s for s in table.settled if isinstance(s.outcome, Failed)]
+    other = [
+        s
+        for s in failed
+        if case.world.symptom(s.trial.configuration) != case.world.symptom(case.playbook.bad)
+    ]
+    leads = table.leads()
+    assert [] == [s.trial.id for s in other if table.fails(s)]
+    assert table.symptom is None or [s.trial.id for s in other] == [s.trial.id for s in leads]
+
+
+@given(cases(), ORDERS)
+def test_the_order_of_hypotheses_changes_no_verdict(case: Case, shuffle: Random) -> None:
+    """Claims steer what is tried first, and nothing that is concluded."""
+    claims = list(case.playbook.hypotheses)
+    shuffle.shuffle(claims)
+    other = case.playbook.model_copy(update={"hypotheses": tuple(claims)})
+    assert verdict(case.playbook, case.world) == verdict(other, case.world)
+
+
+@given(cases(), CAPACITIES, ORDERS)
+def test_the_order_of_landing_changes_no_verdict(case: Case, capacity: int, landing: Random) -> None:
+    """However many trials fly at a time, and whichever lands first, the conclusion is the same."""
+    one = verdict(case.playbook, case.world)
+    assert one == verdict(case.playbook, case.world, capacity, landing)
+
+
+def verdict(
+    playbook: Playbook, world: World, capacity: int = 1, landing: Random | None = None
+) -> tuple[StoppedBy, frozenset[Setting], dict[str, State]]:
+    """What a search concludes: why it ended, the cause, and the states of the hypotheses."""
+    played = play(playbook, world, capacity, landing)
+    table = Table(playbook, played.settled)
+    states = {h.id: assess(h, table).state for h in playbook.hypotheses}
+    return played.finished.by, frozenset(established(table)), states
+
+
+# --- examples a person can follow -------------------------------------------------------------------
+
+LEVELS = {"compile": ("off", "on"), "kernel": ("mma", "stock"), "capture": ("on", "off")}
+INCIDENT = playbook_of(
+    LEVELS,
+    {"compile": "on"},
+    hypotheses=(
+        claim("stack-wide", "compile capture", "kernel"),
+        claim("kernel-specific", "compile capture kernel"),
+    ),
+)
+CLASH = Rule(frozenset({setting("compile=on"), setting("capture=on")}))
+
+
+def stopped(playbook: Playbook, world: World) -> tuple[StoppedBy, str]:
+    """Why a search ends."""
+    finished = play(playbook, world).finished
+    return finished.by, finished.detail
+
+
+def test_the_incident_is_settled_in_five_trials() -> None:
+    """Controls, the two suspects (the third flip is `good` itself), and `bad` once more."""
+    played = play(INCIDENT, World((CLASH,)))
+    assert ["good", "bad", "kernel=stock", "capture=off", "bad"] == [t.label for t in played.planned]
+    assert (
+        StoppedBy.CAUSE,
+        CLASH.needs,
+        {"stack-wide": State.SUPPORTED, "kernel-specific": State.REFUTED},
+    ) == verdict(INCIDENT, World((CLASH,)))
+
+
+def test_without_the_witness_the_kernel_stays_open() -> None:
+    """The incident's ninth mistake: the cause stands, and what was said of the kernel does not."""
+    _, cause, states = verdict(INCIDENT, World((CLASH,), silent=frozenset({"kernel"})))
+    assert (CLASH.needs, {State.UNDECIDED}) == (cause, set(states.values()))
+
+
+def test_a_good_that_fails_twice_is_nothing_to_bisect() -> None:
+    """A good that does not work is run once more, and then believed."""
+    world = World((Rule(frozenset({setting("kernel=mma")}), "bang"),))
+    assert (StoppedBy.GOOD_FAILS, "`good` failed 2 times: error: bang") == stopped(INCIDENT, world)
+
+
+def test_a_bad_that_passes_three_times_is_nothing_to_bisect() -> None:
+    """A failure that does not show itself cannot be taken apart."""
+    assert (StoppedBy.BAD_PASSES, "`bad` passed 3 times") == stopped(INCIDENT, World(()))
+
+
+def test_redundant_settings_are_not_accused() -> None:
+    """Where either of two settings is enough, no single change heals, and that is all that is said."""
+    playbook = playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"})
+    world = World((Rule(frozenset({setting("a=1")})), Rule(frozenset({setting("b=1")}))))
+    assert (StoppedBy.NO_CAUSE, "no single change from `bad` heals") == stopped(playbook, world)
+
+
+def test_what_is_needed_but_not_enough_is_not_a_cause() -> None:
+    """`a` is needed, and needs one of `b` and `c`: with both as in `good` the failure is gone."""
+    playbook = playbook_of({"a": "01", "b": "01", "c": "01"}, {"a": "1", "b": "1", "c": "1"})
+    world = World(tuple(Rule(frozenset({setting("a=1"), setting(x)})) for x in ("b=1", "c=1")))
+    by, detail = stopped(playbook, world)
+    assert StoppedBy.NOT_ESTABLISHED is by
+    assert "a=1 is needed but not enough: with the rest as in `good`, the failure is gone" == detail
+
+
+def test_what_is_not_needed_goes_at_once() -> None:
+    """A group takes away the rest of `bad`: it steers, and no pair is made of it (rule 1)."""
+    playbook = playbook_of(dict.fromkeys("abc", "01"), dict.fromkeys("abc", "1"))
+    played = play(playbook, World((Rule(frozenset({setting("a=1")})),)))
+    groups = [t for t in played.planned if isinstance(t.change, Group)]
+    pairs = Table(playbook, played.settled).pairs()
+    assert ["b=0,c=0"] == [t.label for t in groups]
+    assert not {t.id for t in groups} & {name for p in pairs for name in (p.failing, p.passing, p.again)}
+
+
+def test_a_third_level_that_heals_accuses() -> None:
+    """Where good's level does not heal, the others are tried too."""
+    playbook = playbook_of({"a": "012", "b": "01"}, {"a": "1", "b": "1"})
+    world = World(tuple(Rule(frozenset({setting(x), setting("b=1")})) for x in ("a=0", "a=1")))
+    assert (StoppedBy.CAUSE, {setting("a=1"), setting("b=1")}) == verdict(playbook, world)[:2]
+
+
+@pytest.mark.parametrize(("control", "by"), [("good", StoppedBy.TARGET), ("bad", StoppedBy.TARGET)])
+def test_a_control_that_cannot_be_run_is_our_trouble(control: str, by: StoppedBy) -> None:
+    """Nothing is concluded of the stack from attempts that were lost (rule 6)."""
+    lost = INCIDENT.good if control == "good" else INCIDENT.bad
+    assert (by, f"`{control}` could not be run: {Reason.UNREACHABLE}: no answer") == stopped(
+        INCIDENT, World((CLASH,), lost=frozenset({lost}))
+    )
+
+
+def test_a_lost_flip_is_left_out() -> None:
+    """The factor of a configuration that could not be run is neither needed nor not needed."""
+    lost = INCIDENT.bad.replace([setting("kernel=stock")])
+    played = play(INCIDENT, World((CLASH,), lost=frozenset({lost})))
+    table = Table(INCIDENT, played.settled)
+    assert (StoppedBy.CAUSE, Standing.UNRESOLVED) == (played.finished.by, table.standing("kernel"))
