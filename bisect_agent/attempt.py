@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Protocol, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 from bisect_agent import tail
 from bisect_agent.answers import complaint
@@ -33,6 +33,7 @@ from bisect_agent.folder import LOG, SCRIPT, RunFolder, attempt_path, canonical,
 from bisect_agent.hosts import DiskFull, Host
 from bisect_agent.judge import RESPONSE
 from bisect_agent.model import (
+    HttpAnswer,
     Match,
     MatchKind,
     Observation,
@@ -117,6 +118,8 @@ class Task:
     answer: str | None = None
 
 
+Done = TypeVar("Done")
+
 Emit = Callable[[OfAttempt], None]
 """Records an event; returns when it is on the disk, so that no deed comes before its record."""
 
@@ -164,6 +167,7 @@ class _Attempt:
         self.serving: Serving | None = None
         self.launched = False
         self.ended = False
+        self.busy: tuple[int, ...] = ()
         self.given_up = threading.Event()
 
     def run(self) -> None:
@@ -360,15 +364,22 @@ class _Attempt:
         return ask(self.playbook, self.edge.launcher, self.target, wait)
 
     def served(self, serving: Serving) -> None:
-        """Keeps what the server answered, masked, in a file that evidence can point to."""
+        """Keeps what the server answered, masked; evidence can point to the file of the answer."""
         if not self.progress.ready and serving.health and serving.health.status == HTTPStatus.OK:
             self.become_ready(None)
+        serving = serving.model_copy(
+            update={"health": self.masked(serving.health), "request": self.masked(serving.request)}
+        )
         if serving.request is not None:
-            body = self.masker.mask(serving.request.body)
-            self.folder.write(f"{self.path}/{RESPONSE}", body.encode())
-            answer = serving.request.model_copy(update={"body": body})
-            serving = serving.model_copy(update={"request": answer})
+            self.folder.write(f"{self.path}/{RESPONSE}", serving.request.body.encode())
         self.serving = serving
+
+    def masked(self, answer: HttpAnswer | None) -> HttpAnswer | None:
+        """An answer without secrets: a server may tell its settings to whoever asks."""
+        if answer is None:
+            return None
+        shown = {"body": self.masker.mask(answer.body), "error": self.masker.mask(answer.error)}
+        return answer.model_copy(update=shown)
 
     def exited(self) -> bool:
         """Whether the script's own process has ended, or all of the attempt has."""
@@ -413,16 +424,24 @@ class _Attempt:
             self.emit(Ending(trial=self.trial, attempt=self.number, why=end.why, match=end.match))
         if end.why in {Why.FATAL, Why.EXITED}:
             self.hear_other_ranks()
-        return None if self.keeps(end) else self.stop()
+        if self.keeps(end):
+            return None
+        stopped = self.stop()
+        self.busy = self.patiently(self.busy_ports)
+        return stopped
 
     def hear_other_ranks(self) -> None:
         """Reads on for a moment: who failed first is told by the stamps of all ranks."""
         deadline = self.edge.clock.monotonic() + OTHER_RANKS
         while self.edge.clock.monotonic() < deadline:
             self.read()
-            if self.edge.host.stat(f"{self.target}/result") is not None:
+            if self.patiently(self.result):
                 return
             self.edge.clock.sleep(POLL)
+
+    def result(self) -> bool:
+        """Whether all of the attempt has ended by itself."""
+        return self.edge.host.stat(f"{self.target}/result") is not None
 
     def keeps(self, end: _End) -> bool:
         """Whether the server is to live on: it was asked for, and it serves."""
@@ -433,14 +452,26 @@ class _Attempt:
     def stop(self) -> Stopped:
         """Ends all of the attempt; nothing written after we began to is evidence."""
         self.drained()
-        if self.launched and self.edge.host.stat(f"{self.target}/result") is None:
-            log = self.edge.host.stat(f"{self.target}/{TARGET_LOG}")
+        if self.launched and not self.patiently(self.result):
+            log = self.patiently(lambda: self.edge.host.stat(f"{self.target}/{TARGET_LOG}"))
             offset = log.size if log else self.record.size
             self.emit(Stopping(trial=self.trial, attempt=self.number, offset=offset))
             self.record.cut(offset)
-        stopped = self.edge.launcher.stop(self.target)
+        stopped = self.patiently(lambda: self.edge.launcher.stop(self.target))
         self.drained()
         return stopped
+
+    def patiently(self, deed: Callable[[], Done]) -> Done:
+        """Does again what may be done twice, until the target answers; a lost call must not leave it dirty."""
+        deadline = self.edge.clock.monotonic() + UNREACHABLE_AFTER
+        while True:
+            try:
+                return deed()
+            except (Setback, TargetError) as error:
+                lost = _trouble(error).reason is Reason.UNREACHABLE
+                if not lost or self.edge.clock.monotonic() >= deadline:
+                    raise
+            self.edge.clock.sleep(ALIVE_EVERY)
 
     def close(self, end: _End, stopped: Stopped | None) -> None:
         """Puts all that was seen into one observation."""
@@ -456,7 +487,7 @@ class _Attempt:
             stopped=stopped is not None and stopped.stopped,
             killed=stopped.killed if stopped else 0,
             left=stopped.left if stopped else (),
-            busy_ports=self.busy_ports() if stopped else (),
+            busy_ports=self.busy,
             trouble=end.trouble,
         )
         self.folder.write(f"{self.path}/observation.json", canonical(observation))

@@ -247,12 +247,12 @@ def _show(verdict: Verdict, *, as_json: bool) -> None:
     from rich.console import Console
 
     from bisect_agent.folder import canonical
-    from bisect_agent.report.terminal import verdict_tree
+    from bisect_agent.report.terminal import show
 
     if as_json:
         sys.stdout.buffer.write(canonical(verdict))
     else:
-        Console().print(verdict_tree(verdict), soft_wrap=True)
+        show(verdict, Console())
 
 
 def _say(text: str) -> None:

@@ -24,6 +24,7 @@ from bisect_agent.journal import Journal
 from bisect_agent.judge import Known, judge, known
 from bisect_agent.model import Observation, Passed, Playbook, Reason, StoppedBy, Trial, Unresolved
 from bisect_agent.serving import busy
+from bisect_agent.target.launcher import Setback
 from bisect_agent.verdict import Verdict, conclude
 
 TURN = 0.1
@@ -116,17 +117,21 @@ class Engine:
         """Runs to the verdict, whatever happens on the way; `good` is restored on every way out."""
         self._deadline = self._edge.clock.monotonic() + self._playbook.limits.wall
         try:
-            ended = self._investigate(capacity)
-        except TargetError as error:
-            ended = search.Finished(StoppedBy.TARGET, str(error))
+            ended = self._searched(capacity)
+            self._weigh(None)
+            self._append(events.Concluded(stopped_by=ended.by, detail=ended.detail))
+            return self._finish()
         except Exception as error:
             self._give_up(error)
             raise
-        self._weigh(None)
-        self._append(events.Concluded(stopped_by=ended.by, detail=ended.detail))
-        return self._finish()
 
     # --- the loop -------------------------------------------------------------------------------------
+
+    def _searched(self, capacity: int) -> search.Finished:
+        try:
+            return self._investigate(capacity)
+        except (TargetError, Setback) as error:
+            return search.Finished(StoppedBy.TARGET, str(error).replace("\n  try:", "; try:"))
 
     def _investigate(self, capacity: int) -> search.Finished:
         self._survey()
@@ -229,13 +234,15 @@ class Engine:
             self._flights.clear()
             message.written.set()
             raise message.event
+        flight = self._flights[message.event.trial]
         try:
             self._append(message.event)
         finally:
             message.written.set()
+            if isinstance(message.event, events.Closed):
+                flight.thread.join()
+                del self._flights[flight.trial.id]
         if isinstance(message.event, events.Closed):
-            flight = self._flights.pop(message.event.trial)
-            flight.thread.join()
             self._judge(flight, message.event.observation)
 
     def _judge(self, flight: _Flight, observation: Observation) -> None:
@@ -280,6 +287,7 @@ class Engine:
                     self._messages.get(timeout=TURN).written.set()
 
     def _append(self, event: events.AnyEvent) -> None:
+        events.apply(self.state, Entry(0, 0.0, event))  # What cannot follow must not get into the journal.
         entry = self._journal.append(event)
         self.state = events.apply(self.state, entry)
         self._listener(entry)

@@ -1,7 +1,8 @@
 """The journal: events as lines, each with the hash of the line before; one writer; a torn tail is seen.
 
-A line is compact JSON: `{"n": number, "v": 1, "at": seconds, "event": {...}, "previous": sha256}`.
-The chain finds a damaged line and a line taken out; it does not prove who wrote it.
+A line is compact JSON: `{"n": number, "v": 1, "at": seconds, "event": {...}, "previous": sha256, "own":
+sha256}`. `previous` is of the line before and finds a line taken out; `own` is of all the rest of the line
+and finds a damaged one, the last one too. Neither proves who wrote it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -35,7 +36,11 @@ def encode(entry: Entry, previous: str) -> bytes:
         "event": EVENT.dump_python(entry.event, mode="json"),
         "previous": previous,
     }
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    return _compact({**record, "own": hashlib.sha256(_compact(record)).hexdigest()}) + b"\n"
+
+
+def _compact(record: Mapping[str, object]) -> bytes:
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode(data: bytes, name: str = NAME) -> tuple[Entry, ...]:
@@ -94,7 +99,11 @@ class Journal:
             os.close(self._file)
             raise UsageError(f"{self.path}: another process is writing this run") from error
         data = self.path.read_bytes()
-        self.entries = list(decode(data))
+        try:
+            self.entries = list(decode(data))
+        except DamagedRun:
+            os.close(self._file)
+            raise
         lines = data.splitlines()
         self._previous = hashlib.sha256(lines[-1]).hexdigest() if lines else FIRST
 

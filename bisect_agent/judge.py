@@ -149,8 +149,8 @@ class _Case:
 
     def _infrastructure(self) -> Unresolved | None:
         """Trouble of the machine counts only before the first root line (rule 6)."""
-        infra, roots = self._signed(Role.INFRA), self._roots()
-        if infra and not (roots and roots[0].offset < infra[0].offset):
+        infra = self._signed(Role.INFRA)
+        if infra and not any(root.offset < infra[0].offset for root in self._roots()):
             return self._unresolved(Reason.INFRA, infra[0].text, infra[:1])
         return None
 

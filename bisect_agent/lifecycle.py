@@ -43,7 +43,7 @@ INVESTIGATION: Final[Table] = {
 HYPOTHESIS: Final[Table] = {
     "test": (("open", "testing"),),
     "support": (("testing", "supported"), ("undecided", "supported")),
-    "refute": (("testing", "refuted"), ("undecided", "refuted")),
+    "refute": (("open", "refuted"), ("testing", "refuted"), ("undecided", "refuted")),
     "leave": (
         ("open", "undecided"),
         ("testing", "undecided"),

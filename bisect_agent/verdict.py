@@ -31,6 +31,7 @@ class TrialResult(Frozen):
     """One attempt. `started` is in seconds since the epoch."""
 
     id: str
+    control: Literal["good", "bad", "restore"] | None = None
     parent: str | None
     change: Single | Group | None
     configuration: Configuration
@@ -130,6 +131,7 @@ def _trial(planned: TrialPlanned, attempt: Attempt, run: Settled) -> TrialResult
     outcome = run.outcome
     return TrialResult(
         id=run.trial.id,
+        control=run.trial.control,
         parent=run.trial.parent,
         change=run.trial.change,
         configuration=run.trial.configuration,

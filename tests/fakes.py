@@ -147,7 +147,7 @@ class FakeHost:
         playbook: tells which configuration an environment stands for.
         stack: what a start does.
         strangers: ports that somebody else listens on.
-        unanswered: how many of the next calls are lost on the way.
+        unanswered: how many of the next calls are lost on the way, after `answered` more.
         free_kib: the free space.
         before_run: is called before a start, with the attempt's folder.
         starts: the configurations started, in order.
@@ -158,6 +158,7 @@ class FakeHost:
     stack: Stack
     strangers: frozenset[int] = frozenset()
     unanswered: int = 0
+    answered: int = 0
     free_kib: int = 1 << 30
     before_run: Callable[[str], None] = lambda _: None
     starts: list[Configuration] = field(default_factory=list)
@@ -221,6 +222,10 @@ class FakeHost:
         """Nobody else is here."""
         raise NotImplementedError(f"{path} is not locked in these tests by {holder}")
 
+    def lose(self, number: int) -> None:
+        """Loses the call of that number from now, counted from 1, and no other."""
+        self.answered, self.unanswered = number - 1, 1
+
     # --- the target -------------------------------------------------------------------------------------
 
     def _answer(self) -> None:
@@ -230,7 +235,9 @@ class FakeHost:
             if silent and not run.unheard and self._age(run) >= silent[0]:
                 run.unheard = True
                 self.unanswered += silent[1]
-        if self.unanswered:
+        if self.unanswered and self.answered:
+            self.answered -= 1
+        elif self.unanswered:
             self.unanswered -= 1
             raise Unreachable(f"{self.name}: no answer")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from bisect_agent.evidence import accused
-from bisect_agent.report.words import clock_time, place, quote
+from bisect_agent.report.words import came_true, change, clock_time, place, quote, titled, who
 from bisect_agent.signatures import printable
 from bisect_agent.verdict import Verdict
 
@@ -19,6 +18,15 @@ def html(verdict: Verdict, title: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(printable=printable, place=place, quote=quote, time=clock_time)
-    environment.globals["accused"] = accused
-    return environment.get_template("verdict.html.jinja").render(verdict=verdict, title=title)
+    environment.filters.update(
+        printable=printable,
+        place=place,
+        quote=quote,
+        who=who,
+        titled=titled,
+        time=clock_time,
+        change=change,
+        came_true=came_true,
+    )
+    claims = {hypothesis.id: hypothesis.claim for hypothesis in verdict.hypotheses}
+    return environment.get_template("verdict.html.jinja").render(verdict=verdict, title=title, claims=claims)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from bisect_agent.events import Entry, Judged, PhaseEntered, ReadySeen, TrialPlanned
-from bisect_agent.report.words import clock_time, place, quote, told
+from bisect_agent.events import Entry, Judged, PhaseEntered, ReadySeen, RestorePlanned, TrialPlanned
+from bisect_agent.model import Evidence
+from bisect_agent.report.words import Quoted, clock_time, place, quote, titled, told, who
 from bisect_agent.signatures import printable
-from bisect_agent.tree import Node
+from bisect_agent.tree import Node, said
 from bisect_agent.verdict import Verdict
 
 _STYLE = {"supported": "green", "refuted": "red", "undecided": "yellow", "passed": "green", "failed": "red"}
+
+_LEAST = 40
+"""Columns that a quoted line has at least; it goes to a line of its own where the place leaves fewer."""
+_UNBROKEN = 10_000
+"""Columns where nothing is to be broken: in pipes and files, which are searched and cut by other tools."""
 
 
 class Lines:
@@ -28,51 +38,62 @@ class Lines:
         if (sentence := told(entry.event)) is not None:
             who, what = sentence
             line = f"{clock_time(entry.at)} {who:8} {what}"
-            self._console.print(Text(line), soft_wrap=True)
+            self._console.print(Text(printable(line)), soft_wrap=True)
 
     def close(self) -> None:
         """Nothing to put back."""
 
 
+@dataclass(frozen=True)
+class _Row:
+    """A trial on the board; `ended` is None while it runs. Times in seconds since the epoch."""
+
+    label: str
+    began: float
+    text: Text
+    ended: float | None = None
+
+
 class Board:
     """Progress as a table that is drawn again in place: for a terminal."""
 
-    def __init__(self, console: Console) -> None:
-        self._rows: dict[str, tuple[str, Text]] = {}
-        self._began: dict[str, float] = {}
+    def __init__(self, console: Console, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._rows: dict[str, _Row] = {}
         self._last = ""
-        self._live = Live(self._draw(), console=console, auto_refresh=False)
+        self._live = Live(console=console, get_renderable=self._draw, refresh_per_second=2)
         self._live.start()
 
     def __call__(self, entry: Entry) -> None:
         """Takes the event into the table."""
         event = entry.event
         match event:
-            case TrialPlanned(trial=trial):
-                self._rows[trial.id] = trial.label, Text("starting", style="dim")
+            case TrialPlanned(trial=trial) | RestorePlanned(trial=trial):
+                row = _Row(trial.label, entry.at, Text("starting", style="dim"))
+                self._rows = {**self._rows, trial.id: row}
             case PhaseEntered(trial=name, match=found):
-                self._set(name, Text(found.id, style="dim"))
+                self._change(name, Text(f"in {printable(found.id)}", style="dim"))
             case ReadySeen(trial=name):
-                self._set(name, Text("ready, asking", style="dim"))
+                self._change(name, Text("ready, asking it", style="dim"))
             case Judged(settled=settled):
-                sentence = told(event)
-                text = printable(sentence[1]) if sentence else ""
                 style = _STYLE.get(settled.outcome.kind, "yellow")
-                self._rows[settled.trial.id] = settled.trial.label, Text(text, style=style)
+                self._change(settled.trial.id, Text(printable(said(settled)), style=style), entry.at)
             case _:
                 pass
         if (sentence := told(event)) is not None:
             self._last = f"{clock_time(entry.at)} {sentence[0]} {sentence[1]}"
-        self._live.update(self._draw(), refresh=True)
+        self._live.refresh()
 
-    def _set(self, name: str, text: Text) -> None:
-        label = self._rows[name][0] if name in self._rows else name
-        self._rows[name] = label, text
+    def _change(self, name: str, text: Text, ended: float | None = None) -> None:
+        # A new mapping each time: the thread that draws may be reading the old one.
+        self._rows = {**self._rows, name: replace(self._rows[name], text=text, ended=ended)}
 
     def _draw(self) -> RenderableType:
-        table = Table("trial", "change", "outcome", box=None, pad_edge=False)
-        for name, (label, text) in self._rows.items():
-            table.add_row(name, Text(label), text)
+        table = Table("trial", "change", "seconds", "outcome", box=None, pad_edge=False)
+        table.columns[2].justify = "right"
+        for name, row in self._rows.items():
+            seconds = (row.ended or self._clock()) - row.began
+            table.add_row(name, Text(row.label), f"{max(seconds, 0):.0f}", row.text)
         return Group(table, Text(printable(self._last), style="dim", no_wrap=True, overflow="ellipsis"))
 
     def close(self) -> None:
@@ -80,19 +101,53 @@ class Board:
         self._live.stop()
 
 
+class _Line:
+    """A line of a log with its place: the place whole, the line as far as there is room."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The place, whose line it is, and what it says; on two lines where one is too short."""
+        line = Text(place(self._evidence), style="cyan", overflow="fold")
+        if whose := who(self._evidence):
+            line.append(f"  {whose}", style="default")
+        room = options.max_width - line.cell_len - 2
+        text = Text(quote(self._evidence), style="dim")
+        text.truncate(room if room >= _LEAST else options.max_width, overflow="ellipsis")
+        yield line.append("  " if room >= _LEAST else "\n").append_text(text)
+
+
+def show(verdict: Verdict, console: Console) -> None:
+    """Prints the verdict tree: as wide as the terminal, and with every line whole where there is none."""
+    if not console.is_terminal:
+        console.width = _UNBROKEN
+    console.print(verdict_tree(verdict))
+
+
 def verdict_tree(verdict: Verdict) -> Tree:
-    """The verdict as a tree; every line of a log is shown with its place."""
-    root = Tree(Text(printable(verdict.tree.text), style="bold"))
+    """The verdict as a tree. A line of a log is quoted once, with its place, and named by it afterwards."""
+    root = Tree(Text(printable(verdict.tree.text), style="bold"), guide_style="dim")
+    quoted = Quoted()
     for child in verdict.tree.children:
-        _grow(root, child)
+        _grow(root, child, quoted)
     return root
 
 
-def _grow(tree: Tree, node: Node) -> None:
-    word = node.text.split(":")[0]
-    branch = tree.add(Text(printable(node.text), style=_STYLE.get(word, "")))
-    for evidence in node.evidence:
-        line = Text(place(evidence), style="cyan")
-        branch.add(line.append(f"  {quote(evidence)}", style="dim"))
+def _grow(tree: Tree, node: Node, quoted: Quoted) -> None:
+    branch = tree.add(_sentence(node.text))
+    fresh, known = quoted.split(node.evidence)
+    for evidence in fresh:
+        branch.add(_Line(evidence))
+    if known:
+        places = ", ".join(place(line).removeprefix("trials/") for line in known)
+        branch.add(Text(f"quoted above: {places}", style="dim cyan"))
     for child in node.children:
-        _grow(branch, child)
+        _grow(branch, child, quoted)
+
+
+def _sentence(text: str) -> Text:
+    """A sentence with its first word, where that is a state, in the state's colour."""
+    word, rest = titled(printable(text))
+    style = _STYLE.get(word)
+    return Text(f"{word}: ", style=style).append(rest, style="default") if style else Text(printable(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -24,14 +25,21 @@ from bisect_agent.events import (
     TargetSurveyed,
     TrialPlanned,
 )
-from bisect_agent.model import Evidence
+from bisect_agent.evidence import accused
+from bisect_agent.model import Evidence, Prediction
 from bisect_agent.signatures import printable
 from bisect_agent.tree import said
+from bisect_agent.verdict import TrialResult, Verdict
 
 
 def clock_time(at: float) -> str:
     """A time of day, UTC."""
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
+
+
+def stamp(at: float) -> str:
+    """A time of day to the millisecond, UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
 def place(evidence: Evidence) -> str:
@@ -42,6 +50,47 @@ def place(evidence: Evidence) -> str:
 def quote(evidence: Evidence) -> str:
     """A line of a log, safe to show."""
     return printable(evidence.text)
+
+
+def who(evidence: Evidence) -> str:
+    """Whose line it is and when it was written, where the line itself does not say so."""
+    if evidence.rank is None or evidence.rank in evidence.text:
+        return ""
+    return evidence.rank if evidence.time is None else f"{evidence.rank} {stamp(evidence.time)}"
+
+
+class Quoted:
+    """The lines that a report has quoted: each is quoted once, and named by its place afterwards."""
+
+    def __init__(self) -> None:
+        self._places: set[str] = set()
+
+    def split(self, evidence: Sequence[Evidence]) -> tuple[list[Evidence], list[Evidence]]:
+        """Of these lines, those to quote now and those quoted before."""
+        known = [line for line in evidence if place(line) in self._places]
+        fresh = [line for line in evidence if place(line) not in self._places]
+        self._places.update(map(place, fresh))
+        return fresh, known
+
+
+def titled(text: str) -> tuple[str, str]:
+    """A sentence of the verdict tree as what it is about, before the first colon, and the rest."""
+    title, colon, rest = text.partition(": ")
+    return (title, rest) if colon else ("", text)
+
+
+def change(trial: TrialResult) -> str:
+    """What a trial changes, or which control it is, in a few words."""
+    return accused(trial.change.settings()) if trial.change else str(trial.control)
+
+
+def came_true(trial: TrialResult, predicted: Prediction, verdict: Verdict) -> str:
+    """`right` or `wrong`: whether a trial did what was predicted; empty where nobody can say."""
+    if predicted == "nothing" or trial.outcome == "unresolved":
+        return ""
+    same = verdict.symptom is not None and trial.symptom == verdict.symptom.id
+    did = trial.outcome == "passed" if predicted == "passes" else same
+    return "right" if did else "wrong"
 
 
 def told(event: AnyEvent) -> tuple[str, str] | None:

@@ -275,11 +275,7 @@ def script_fault(folder: str, order: Optional[JSON]) -> str:
     except OSError as error:
         return "%s: %s" % (path, error.strerror)
     if found != order["sha256"]:
-        return "%s is not the script that was written: sha256 %s, expected %s" % (
-            path,
-            found,
-            order["sha256"],
-        )
+        return "%s has the sha256 %s, not that of the script written: %s" % (path, found, order["sha256"])
     return ""
 
 
@@ -359,7 +355,7 @@ class Supervisor:
 
     def start(self) -> None:
         """Starts the script and tells who runs, unless a stop came first."""
-        import subprocess  # Not on top: `status` is asked often, and need not wait for it.
+        import subprocess  # Not on top: `status`, which is asked often, need not wait for it.
 
         adopt_orphans()
         own = identity(os.getpid())
@@ -440,7 +436,7 @@ class Supervisor:
 
 def adopt_orphans() -> None:
     """Makes this process the parent of every orphan among its descendants."""
-    import ctypes  # The same.
+    import ctypes  # Not on top: only here, and some Pythons lack it.
 
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         number = ctypes.get_errno()

@@ -28,9 +28,12 @@ MUTATIONS: dict[str, tuple[Edit, ...]] = {
         ("compiled.py", "ROW_MULTIPLE = 64", "ROW_MULTIPLE = 48"),
         ("rank.py", "WARM_UP_AS_CONFIGURED = True", "WARM_UP_AS_CONFIGURED = False"),
     ),
-    "misspelt": (NOT_RESTORED, ("playbook.yaml", "    env: QUICKSTART_KERNEL", "    env: QUICKSTART_KERNAL"),),
+    "misspelt": (
+        NOT_RESTORED,
+        ("playbook.yaml", "    env: QUICKSTART_KERNEL", "    env: QUICKSTART_KERNAL"),
+    ),
 }
-"""The changes that the quickstart's README lists; the restore is looked at once, where nothing is changed."""
+"""The changes that the quickstart's README lists. One restore is enough to look at."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,10 +12,14 @@ from typing import Any
 
 import pytest
 
-from bisect_agent.errors import ExitCode
+from bisect_agent.claims import HypothesisResult
+from bisect_agent.errors import DamagedRun, ExitCode
+from bisect_agent.folder import RunFolder
 from bisect_agent.model import Setting
-from bisect_agent.verdict import HypothesisResult, Node, TrialResult, Verdict
-from tests.e2e.agent import QUICKSTART, Agent, Finished, free_port, listens, post, processes_of
+from bisect_agent.tree import Node
+from bisect_agent.verdict import TrialResult, Verdict
+from bisect_agent.verify import verify
+from tests.e2e.agent import QUICKSTART, Agent, Finished, listens, post, processes_of
 
 COMPILE = Setting(factor="compile", level="on")
 CAPTURE = Setting(factor="capture", level="on")
@@ -125,15 +129,15 @@ def test_every_attempt_leaves_its_four_files(run: Finished) -> None:
     """The script, the environment, the log and what was observed; an answer where one was given."""
     attempts = sorted((run.folder / "trials").glob("*/*"))
     names = [{path.name for path in attempt.iterdir()} - {"response.txt"} for attempt in attempts]
-    assert len(run.verdict().trials) == len(attempts)
+    assert len([*run.verdict().trials, "restore"]) == len(attempts)
     assert [{"launch.sh", "env", "server.log", "observation.json"}] * len(attempts) == names
 
 
 def test_the_verdict_can_be_computed_again(run: Finished) -> None:
     """`verify` agrees, and says what it went through."""
-    verify = run.command("verify")
-    assert verify.end() == ExitCode.CONCLUDED
-    assert b"it follows" in verify.stdout
+    command = run.command("verify")
+    assert command.end() == ExitCode.CONCLUDED
+    assert b"it follows" in command.stdout
 
 
 @pytest.mark.parametrize("form", ["markdown", "html", "json"])
@@ -178,10 +182,10 @@ def _one_byte(data: bytes) -> bytes:
     return data[:place] + (b"1" if data[place : place + 1] != b"1" else b"2") + data[place + 1 :]
 
 
-def _earlier(data: bytes) -> bytes:
-    """The third event of a journal, a thousand million seconds earlier."""
+def _another_time(data: bytes) -> bytes:
+    """The third event of a journal, at another time."""
     lines = data.split(b"\n")
-    return b"\n".join([*lines[:2], lines[2].replace(b'"at":1', b'"at":0', 1), *lines[3:]])
+    return b"\n".join([*lines[:2], lines[2].replace(b'"at":1', b'"at":2', 1), *lines[3:]])
 
 
 def _without_the_last_line(data: bytes) -> bytes:
@@ -202,7 +206,7 @@ def _within_the_last_line(data: bytes) -> bytes:
         ("verdict.json", _one_byte, "verdict.json: it is not the file"),
         ("resolved.json", _one_byte, "resolved.json: it is not the file"),
         ("playbook.yaml", _one_byte, "playbook.yaml: it is not the file"),
-        ("journal.jsonl", _earlier, "journal.jsonl:4: the chain breaks here: this line or the one before"),
+        ("journal.jsonl", _another_time, "journal.jsonl:3: the line is not as it was written"),
         ("journal.jsonl", _without_the_last_line, "journal.jsonl:{cut}: the run is not sealed"),
         ("journal.jsonl", _within_the_last_line, "journal.jsonl:{lines}: the line is torn"),
     ],
@@ -210,15 +214,28 @@ def _within_the_last_line(data: bytes) -> bytes:
 def test_what_was_changed_is_named(
     run: Finished, tmp_path: Path, name: str, tamper: Tamper, place: str
 ) -> None:
-    """`verify` exits with 1 and says in which file, and for the journal in which line."""
+    """Verifying ends with exit code 1 and the file, and for the journal the line."""
     copy = tmp_path / "run"
     shutil.copytree(run.folder, copy)
     data = (copy / name).read_bytes()
     (copy / name).write_bytes(tamper(data))
-    verify = Agent(tmp_path).start("verify", copy)
-    assert verify.end() == ExitCode.NOT_ESTABLISHED
+    with pytest.raises(DamagedRun) as caught:
+        verify(RunFolder(copy))
+    assert caught.value.code == ExitCode.NOT_ESTABLISHED
     lines = data.count(b"\n")
-    assert f"error: {place.format(lines=lines, cut=lines - 1)}" in verify.stderr
+    assert caught.value.message.startswith(place.format(lines=lines, cut=lines - 1))
+
+
+def test_verify_says_what_was_changed(run: Finished, tmp_path: Path) -> None:
+    """The command: exit code 1, and one sentence on stderr."""
+    shutil.copytree(run.folder, tmp_path / "run")
+    log = tmp_path / "run" / "trials/t02-bad/1/server.log"
+    log.write_bytes(_one_byte(log.read_bytes()))
+    command = Agent(tmp_path).start("verify", tmp_path / "run")
+    assert command.end() == ExitCode.NOT_ESTABLISHED
+    assert command.stderr.startswith(
+        "error: trials/t02-bad/1/server.log: it is not the file that the journal"
+    )
 
 
 # --- mutations (the quickstart's README) ------------------------------------------------------------

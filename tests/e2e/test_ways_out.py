@@ -77,7 +77,9 @@ def test_a_port_that_somebody_holds_is_named_with_its_holder(agent: Agent) -> No
     assert run.code == ExitCode.TARGET
     holder = rf"port {server.port} is held by pid {os.getpid()} \S+ of {getpass.getuser()}"
     assert re.search(holder, run.stdout.decode())
-    assert {"run-started", "target-surveyed", "concluded", "sealed"} == {e["kind"] for e in events(run.folder)}
+    assert {"run-started", "target-surveyed", "concluded", "sealed"} == {
+        e["kind"] for e in events(run.folder)
+    }
 
 
 def test_the_second_agent_on_a_port_is_sent_away(agent: Agent) -> None:
@@ -99,7 +101,7 @@ def test_a_playbook_with_a_mistake_starts_nothing(agent: Agent) -> None:
     server = tiny(agent.home, ("limits:", "limitz:"))
     command = agent.run(server.playbook)
     assert command.end() == ExitCode.USAGE
-    assert f"{server.playbook}:18:1: " in command.stderr
+    assert f"{server.playbook}:17:1: " in command.stderr
     assert b"" == command.stdout
     assert not agent.runs.exists()
 
@@ -126,7 +128,7 @@ def test_a_pinned_factor_keeps_its_level(pinned: Finished) -> None:
 def test_debug_tells_every_event_as_json(pinned: Finished) -> None:
     """One object a line, in the journal's order, where stderr is not a terminal."""
     told = [json.loads(line) for line in pinned.stderr.splitlines() if line.startswith("{")]
-    kept = events(pinned.folder)[1:]
+    kept = events(pinned.folder)
     assert [event["kind"] for event in kept] == [event["event"] for event in told]
 
 

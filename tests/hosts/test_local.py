@@ -38,11 +38,12 @@ def test_a_grandchild_that_holds_the_output_is_not_waited_for() -> None:
 def test_what_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     """Nothing that the command started in its group goes on."""
     started = tmp_path / "pids"
-    script = f"sleep 60 & echo $$ $! >{started}; wait"
-    with pytest.raises(TimedOut, match=r"within 0\.5 s"):
-        HOST.run(("sh", "-c", script), timeout=0.5)
-    pids = started.read_text().split()
-    assert [_ended(int(pid)) for pid in pids] == [True, True]
+    script = f"sleep 600 & echo $$ $! >{started}; wait"
+    with pytest.raises(TimedOut, match=r"within 1 s"):
+        HOST.run(("sh", "-c", script), timeout=1)
+    for pid in map(int, started.read_text().split()):
+        while not _ended(pid):  # the kernel takes a moment; the test's time limit is the bound
+            time.sleep(0.01)
 
 
 def test_no_status_in_time_means_that_nothing_is_known() -> None:

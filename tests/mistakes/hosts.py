@@ -101,7 +101,7 @@ class Skipping(SystemClock):
 
 
 class FallsSilent(LocalHost):
-    """Gives no answer while it is `silent`; a minute passes with each question, and none of ours."""
+    """Gives no answer while it is `silent`; each question in vain takes as long as the agent's patience."""
 
     def __init__(self, clock: Skipping) -> None:
         self._clock = clock

@@ -23,11 +23,11 @@ LAST_WORDS = (
 class Handler(BaseHTTPRequestHandler):
     """Answers /health always, anything else with 503 until the server is ready."""
 
-    def do_GET(self) -> None:  # noqa: N802 (http.server's name)
+    def do_GET(self) -> None:
         """The health check."""
         self._answer(200, b"ok")
 
-    def do_POST(self) -> None:  # noqa: N802 (the same)
+    def do_POST(self) -> None:
         """The request."""
         self._answer(200 if READY.is_set() else 503, b'{"text": "four"}')
 
@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the same)
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (http.server's name)
         """Writes no line for each request."""
 
 

@@ -11,22 +11,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bisect_agent.attempt import Clock, Edge, Task, carry_out
+from bisect_agent.claims import HypothesisResult
 from bisect_agent.errors import ExitCode
 from bisect_agent.events import Closed, OfAttempt
 from bisect_agent.folder import RunFolder
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.investigation import SystemClock, open_new, stop_restored
+from bisect_agent.investigation import SystemClock, open_new
 from bisect_agent.judge import Known, judge
 from bisect_agent.model import Failed, Observation, Outcome, Passed, Symptom, Trial, Unresolved
 from bisect_agent.playbook import load
 from bisect_agent.target.launcher import Launcher
-from bisect_agent.verdict import HypothesisResult, Verdict
+from bisect_agent.verdict import TrialResult, Verdict
 
 SERVER = Path(__file__).with_name("launch_server.py")
 READY = "The server is fired up and ready to roll!"
@@ -48,7 +49,7 @@ class Seen:
 
     def seconds(self, first: str, then: str) -> float:
         """How long it took from one event to another."""
-        at = {event.kind: moment for moment, event in self.events}
+        at: dict[str, float] = {event.kind: moment for moment, event in self.events}
         return at[then] - at[first]
 
     def passed(self) -> Passed:
@@ -69,17 +70,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Run:
-    """One investigation: its verdict, its exit code, its folder."""
+    """One investigation: its verdict and its exit code."""
 
     verdict: Verdict
     code: ExitCode
-    folder: RunFolder
 
-    def changes(self) -> list[str]:
-        """What each trial set otherwise than its parent, in order; the controls set nothing."""
-        return [
-            ",".join(str(s) for s in trial.change.settings()) if trial.change else "" for trial in self.verdict.trials
-        ]
+    def trial(self, setting: str) -> TrialResult:
+        """The one that changed this setting alone."""
+        return next(t for t in self.verdict.trials if t.change and setting in map(str, t.change.settings()))
 
     def hypothesis(self, name: str) -> HypothesisResult:
         """What became of a hypothesis."""
@@ -104,15 +102,15 @@ def _walk(value: object) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class Scene:
-    """The stack's folder (its playbook is there, and it runs there), the target's, and the runs."""
+    """A stack's folder, where its playbook is and where it runs, and what the product makes beside it."""
 
     folder: Path
     port: int
-    runs: list[RunFolder] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.stack, self.target = self.folder / "stack", self.folder / "target"
         self.stack.mkdir()
+        (self.stack / SERVER.name).write_bytes(SERVER.read_bytes())
 
     # --- setting -------------------------------------------------------------------------------------
 
@@ -122,7 +120,6 @@ class Scene:
 
     def server(self, launch: str, **keys: object) -> None:
         """The stack is `launch_server.py`; `$server` in the launch starts it on the scene's port."""
-        (self.stack / SERVER.name).write_bytes(SERVER.read_bytes())
         self._write(
             {
                 "kind": "server",
@@ -160,12 +157,11 @@ class Scene:
 
     def attempt(
         self,
-        control: Literal["good", "bad"] = "bad",
         host: Host | None = None,
         clock: Clock | None = None,
         on_event: Callable[[OfAttempt], None] = lambda _: None,
     ) -> Seen:
-        """Carries out one attempt; `on_event` may meddle after each of its events."""
+        """Carries out one attempt at `bad`; `on_event` may meddle after each of its events."""
         path = self.stack / "playbook.yaml"
         playbook, host = load(path), host or LocalHost()
         folder = RunFolder.create(self.folder / "run", path.read_bytes(), playbook)
@@ -179,7 +175,7 @@ class Scene:
             secrets=(),
         )
         edge.launcher.install()
-        trial = Trial(id="t01", control=control, configuration=getattr(playbook, control))
+        trial = Trial(id="t01", control="bad", configuration=playbook.bad)
         events: list[tuple[float, OfAttempt]] = []
 
         def emit(event: OfAttempt) -> None:
@@ -196,9 +192,8 @@ class Scene:
         """Carries out the whole investigation."""
         path = self.stack / "playbook.yaml"
         with open_new(path, self.folder / "runs", {}, lambda _: None) as investigation:
-            self.runs.append(investigation.folder)
             outcome = investigation.engine.run()
-        return Run(outcome.verdict, outcome.code, investigation.folder)
+        return Run(outcome.verdict, outcome.code)
 
     # --- after ---------------------------------------------------------------------------------------
 
@@ -211,15 +206,8 @@ class Scene:
                     found.append(int(place.parent.name))
         return found
 
-    def lines(self, name: str) -> list[str]:
-        """What the stack left in a file of its folder; nothing where there is none."""
-        path = self.stack / name
-        return path.read_text().splitlines() if path.exists() else []
-
     def clear(self) -> None:
-        """Ends the restored servers, and whatever a failing product has left."""
-        for folder in self.runs:
-            stop_restored(folder)
+        """Ends the restored server, and whatever a failing product has left."""
         for pid in self.alive():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

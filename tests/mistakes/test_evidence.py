@@ -19,23 +19,23 @@ ADVICE = (
     "4. disable CUDA graph by --disable-cuda-graph. (Not recommended. Huge performance loss)",
     "Open an issue on GitHub https://github.com/sgl-project/sglang/issues/new/choose",
 )
+TRACEBACK = "Traceback (most recent call last):"
 CAUSE = "KernelError: split count does not divide top-k"
 """What really fails. No signature knows it; the first exception of the chain is the symptom."""
 FATAL = "RuntimeError: CUDA error: dependency created on uncaptured work in another stream"
-CAPTURE_ISOLATION = "cuda-capture-isolation"
 
 
 def failure(rank: int, second: int = 56) -> str:
     """How one rank fails during capture, whatever the cause, and the advice that always follows."""
     lines = (
-        f"[2026-06-17 23:46:{second} TP{rank}] Scheduler hit an exception: Traceback (most recent call last):",
+        f"[2026-06-17 23:46:{second} TP{rank}] Scheduler hit an exception: {TRACEBACK}",
         '  File "/opt/sglang/capture.py", line 12, in capture',
         "    run(batch)",
         CAUSE,
         "",
         "During handling of the above exception, another exception occurred:",
         "",
-        "Traceback (most recent call last):",
+        TRACEBACK,
         '  File "/opt/sglang/runner.py", line 409, in __init__',
         "    raise Exception(why)",
         f"Exception: Capture cuda graph failed: {CAUSE}",
@@ -124,16 +124,17 @@ def test_the_phase_of_death_is_the_failing_ranks_own(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("second_of_tp5", "first_rank", "order"),
+    ("second_of_tp5", "first_rank", "order", "first_line_of"),
     [
-        pytest.param(50, "TP5", "shown", id="printed-second-failed-first"),
-        pytest.param(56, None, "not shown", id="stamps-tie"),
+        pytest.param(50, "TP5", "shown", "TP5", id="printed-second-failed-first"),
+        pytest.param(56, None, "not shown", "TP2", id="stamps-tie"),
     ],
 )
 def test_the_first_rank_is_the_first_by_its_stamp(
-    scene: Scene, second_of_tp5: int, first_rank: str | None, order: str
+    scene: Scene, second_of_tp5: int, first_rank: str | None, order: str, first_line_of: str
 ) -> None:
     """That a rank's lines come first in the file says only who printed first."""
     scene.job(fails_with(failure(2, second=56) + failure(5, second=second_of_tp5)))
     symptom = scene.attempt().symptom()
     assert (first_rank, order) == (symptom.first_rank, symptom.order)
+    assert first_line_of == symptom.evidence[0].rank
