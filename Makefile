@@ -48,8 +48,9 @@ clean: ## Remove .venv and all caches. Runs in logs/ stay: they are evidence.
 
 # `--group` came with pip 25.1; the pip that Python brings may be older.
 $(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "make: Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1 || true)" >&2; \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		found=$$($(PYTHON) --version 2>&1) || found="not there"; \
+		echo "make: Python 3.11 or later is needed, and $(PYTHON) is $$found" >&2; \
 		echo "  try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
 		exit 1; \
 	}

@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -18,6 +18,7 @@ from bisect_agent.errors import BisectError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from bisect_agent.engine import Engine, Listener
+    from bisect_agent.events import Entry
     from bisect_agent.verdict import Verdict
 
 app = typer.Typer(
@@ -208,8 +209,10 @@ def _progress(*, quiet: bool, debug: bool) -> Iterator[Listener]:
             structlog.PrintLogger(sys.stderr),
             processors=[structlog.processors.TimeStamper(fmt="iso", utc=True), renderer],
         )
-        yield lambda entry: log.debug(
-            entry.event.kind, n=entry.number, **entry.event.model_dump(mode="json", exclude={"kind"})
+        yield _steady(
+            lambda entry: log.debug(
+                entry.event.kind, n=entry.number, **entry.event.model_dump(mode="json", exclude={"kind"})
+            )
         )
     elif quiet:
         yield lambda _: None
@@ -217,14 +220,29 @@ def _progress(*, quiet: bool, debug: bool) -> Iterator[Listener]:
         console = Console(stderr=True)
         progress = terminal.Board(console) if console.is_terminal else terminal.Lines(console)
         try:
-            yield progress
+            yield _steady(progress)
         finally:
-            progress.close()
+            with suppress(OSError):
+                progress.close()
+
+
+def _steady(listener: Listener) -> Listener:
+    """A listener that falls silent when nobody can be told any more: the run goes on to its verdict."""
+    told = [listener]
+
+    def tell(entry: Entry) -> None:
+        try:
+            for to in told:
+                to(entry)
+        except OSError:
+            told.clear()
+
+    return tell
 
 
 @contextmanager
 def _interruptible(engine: Engine) -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM end the run in good order."""
+    """Lets Ctrl-C and SIGTERM end the run in good order. A terminal that is closed does not end it."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -236,6 +254,7 @@ def _interruptible(engine: Engine) -> Iterator[None]:
         )
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         yield
     finally:
@@ -256,4 +275,5 @@ def _show(verdict: Verdict, *, as_json: bool) -> None:
 
 
 def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    with suppress(OSError):  # Nobody may be there to read it.
+        typer.echo(text, err=True)

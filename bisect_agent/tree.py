@@ -136,8 +136,7 @@ def _claims(playbook: Playbook, table: Table, results: Sequence[HypothesisResult
             for s in run.trial.change.settings()
             if s.factor in run.witnesses and s.factor in _named(playbook, result.id)
         ]
-        # The lines of `bad` stand above, once.
-        lines = [line for run in deciding if run.trial.control != "bad" for line in evidence_of(run)[:1]]
+        lines = [line for run in deciding for line in evidence_of(run)[:1]]
         text = f"{result.state}: {result.id}: {result.because}"
         nodes.append(Node(text=text, evidence=tuple(dict.fromkeys((*facts, *witness, *lines)))))
     return [Node(text="hypotheses", children=tuple(nodes))] if nodes else []

@@ -29,8 +29,8 @@ def imported(source: str) -> set[str]:
     """The top-level packages that a program imports, wherever it does."""
     nodes = list(ast.walk(ast.parse(source)))
     plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    froms = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    return {name.partition(".")[0] for name in plain + froms}
+    absolute = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return {name.partition(".")[0] for name in plain + absolute}
 
 
 @pytest.fixture

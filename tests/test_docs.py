@@ -15,10 +15,11 @@ ROOT = Path(__file__).resolve().parents[1]
 LISTED = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
 FILES = [ROOT / name for name in subprocess.check_output(LISTED, cwd=ROOT, text=True).splitlines()]
 OURS = [path for path in FILES if path.is_file() and ROOT / "logs" / "samples" not in path.parents]
-PAGES = [path for path in OURS if path.suffix == ".md"]
+PAGES = [path for path in OURS if path.suffix == ".md" and "golden" not in path.parts]
 
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^]]*\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
+PROGRAM = re.compile(r"\bpython3? ([\w./-]+\.py)\b")
 EXIT_CODES = re.compile(r"^\| *code *\|.*\n\|[-| :]+\|\n((?:\|.*\n)+)", re.MULTILINE)
 UNFIT = re.compile(r"/[w]ork/|/tmp/[v]/|\b(?:TO[D]O|FIX[M]E|TB[D]|X{3})\b")
 """Paths of one machine, and places that were left to be filled; written so that it does not match itself."""
@@ -99,8 +100,14 @@ def test_the_readme_s_exit_codes_are_ours() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_link_leads_somewhere(page: Path) -> None:
-    """A page names only files that are there."""
+    """A page links only to files that are there."""
     assert [link for link in LINK.findall(text(page)) if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_programs_that_exist(page: Path) -> None:
+    """`python tests/bench/scan.py` can be typed from the checkout's root."""
+    assert [path for path in PROGRAM.findall(text(page)) if not (ROOT / path).exists()] == []
 
 
 def test_the_changelog_has_room_for_the_next_change() -> None:

@@ -96,9 +96,7 @@ def test_a_restore_that_takes_its_time_is_seen_to_serve(scene: Scene) -> None:
 
 def test_a_restore_that_is_never_ready_is_said_and_not_left(scene: Scene) -> None:
     """Exit 6 outranks all that the run has found: a person must look."""
-    scene.server(
-        f"{SECOND_START} exec sleep 60\nexec $server\n", limits={"trials": 1, "start": "3s", "quiet": "1s"}
-    )
+    scene.server(f"{SECOND_START} exec sleep 60\nexec $server\n", limits={"trials": 1, "quiet": "2s"})
     run = scene.run()
     assert (ExitCode.NOT_RESTORED, False) == (run.code, run.verdict.good_restored.ok)
     assert [] == scene.alive()

@@ -1,0 +1,127 @@
+"""What settled trials show of a configuration, a factor, a setting."""
+
+from __future__ import annotations
+
+import pytest
+
+from bisect_agent.evidence import Answer, Standing, Table, accused
+from bisect_agent.model import (
+    Applied,
+    Configuration,
+    Failed,
+    Outcome,
+    Pair,
+    Passed,
+    Reason,
+    Setting,
+    Settled,
+    Single,
+    Trial,
+    Unresolved,
+)
+from tests.worlds import playbook_of, setting, symptom
+
+PLAYBOOK = playbook_of({"mode": ("safe", "fast"), "kernel": ("mma", "stock", "new")}, {"mode": "fast"})
+GOOD, BAD = PLAYBOOK.good, PLAYBOOK.bad
+BOOM, BANG, PASS = Failed(symptom=symptom("boom")), Failed(symptom=symptom("bang")), Passed()
+LOST = Unresolved(reason=Reason.UNREACHABLE, detail="no answer")
+OTHER_LEVEL = Unresolved(reason=Reason.NOT_APPLIED, detail="the log shows another level")
+STOCK, NEW = setting("kernel=stock"), setting("kernel=new")
+
+
+def run(name: str, configuration: Configuration, outcome: Outcome, *witnessed: str) -> Settled:
+    """A settled trial of a configuration."""
+    changed = [s for s in configuration.settings() if BAD[s.factor] != s.level]
+    more = {"parent": "t02", "change": Single(setting=changed[0])} if changed else {"control": "bad"}
+    trial = Trial.model_validate({"id": name, "configuration": configuration, **more})
+    return Settled(
+        trial=trial, attempt=1, outcome=outcome, applied=dict.fromkeys(witnessed, Applied.WITNESSED)
+    )
+
+
+def table(*runs: Settled) -> Table:
+    """The table of `bad` failing, and then these trials."""
+    return Table(PLAYBOOK, (run("t02", BAD, BOOM), *runs))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ([], Answer.NOT_RUN),
+        ([PASS, PASS], Answer.HEALS),
+        ([BOOM, BOOM], Answer.FAILS),
+        ([BANG], Answer.OTHER),
+        ([BOOM, BANG], Answer.OTHER),
+        ([PASS, BOOM], Answer.OTHER),
+        ([PASS, LOST], Answer.UNRESOLVED),
+    ],
+)
+def test_runs_that_contradict_each_other_say_nothing(outcomes: list[Outcome], expected: Answer) -> None:
+    """Only what each run of a configuration shows is shown."""
+    flip = BAD.replace([STOCK])
+    runs = [run(f"t{n}", flip, outcome) for n, outcome in enumerate(outcomes, start=3)]
+    assert expected is table(*runs).answer(flip)
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ([], Standing.NOT_RUN),
+        ([run("t03", BAD.replace([STOCK]), PASS)], Standing.NEEDED),
+        ([run("t03", BAD.replace([STOCK]), BOOM, "kernel")], Standing.NOT_NEEDED),
+        ([run("t03", BAD.replace([STOCK]), BOOM, "mode")], Standing.NOT_WITNESSED),
+        ([run("t03", BAD.replace([STOCK]), BANG, "kernel")], Standing.OTHER_FAILURE),
+        ([run("t03", BAD.replace([STOCK]), OTHER_LEVEL)], Standing.NOT_APPLIED),
+        ([run("t03", BAD.replace([STOCK]), LOST)], Standing.UNRESOLVED),
+        (
+            [run("t03", BAD.replace([STOCK]), BOOM, "kernel"), run("t04", BAD.replace([NEW]), PASS)],
+            Standing.NEEDED,
+        ),
+    ],
+)
+def test_a_factor_stands_as_its_flips_show(runs: list[Settled], expected: Standing) -> None:
+    """What heals is needed; what fails the same must be witnessed; all else says nothing (rules 4, 5)."""
+    assert expected is table(*runs).standing("kernel")
+
+
+def test_levels_to_flip_to_begin_with_the_level_of_good() -> None:
+    """A difference is first set as in good; a suspect has no such level."""
+    playbook = playbook_of({"a": "012", "b": "012"}, {"a": "2"}, good={"a": "1"})
+    assert [("1", "0"), ("1", "2")] == [Table(playbook, ()).levels(factor) for factor in "ab"]
+
+
+def test_a_pair_needs_the_failure_again() -> None:
+    """Failing, passing, failing again, in that order (rule 8)."""
+    healed = run("t03", BAD.replace([STOCK]), PASS)
+    assert () == table(healed).pairs()
+    assert (Pair(setting=setting("kernel=mma"), failing="t02", passing="t03", again="t04"),) == table(
+        healed, run("t04", BAD, BOOM)
+    ).pairs()
+
+
+@pytest.mark.parametrize("again", [PASS, BANG, LOST])
+def test_a_bad_that_does_not_fail_the_same_closes_no_pair(again: Outcome) -> None:
+    """Whatever else `bad` does the second time, nothing is accused."""
+    assert () == table(run("t03", BAD.replace([STOCK]), PASS), run("t04", BAD, again)).pairs()
+
+
+def test_good_itself_is_the_other_side_where_one_factor_differs() -> None:
+    """`good` passed before `bad` failed; then `bad` fails again."""
+    good = Settled(trial=Trial(id="t01", control="good", configuration=GOOD), attempt=1, outcome=PASS)
+    pairs = Table(PLAYBOOK, (good, run("t02", BAD, BOOM), run("t03", BAD, BOOM))).pairs()
+    assert [("t02", "t01", "t03")] == [(p.failing, p.passing, p.again) for p in pairs]
+
+
+def test_other_failures_are_leads() -> None:
+    """They are neither the failure under investigation nor forgotten (rule 5)."""
+    assert ["t03"] == [s.trial.id for s in table(run("t03", BAD.replace([STOCK]), BANG)).leads()]
+
+
+def test_the_first_failure_of_bad_is_the_one_under_investigation() -> None:
+    """Whatever comes later is held against it."""
+    assert BOOM.symptom == table(run("t03", BAD, BANG)).symptom
+
+
+def test_settings_are_written_as_a_product() -> None:
+    """As a person writes an interaction."""
+    assert "mode=fast × kernel=stock" == accused((Setting(factor="mode", level="fast"), STOCK))
