@@ -257,7 +257,7 @@ class _Attempt:
                     answered = pool.submit(self.ask)
                 if answered is not None and answered.done():
                     self.served(answered.result())
-                    return self.read() or _End(Why.SERVED)
+                    return self.read() or self.alive() or _End(Why.SERVED)
                 if self.exited() or clock.monotonic() >= alive_at:
                     if end := self.alive():
                         return end

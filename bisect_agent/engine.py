@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from bisect_agent import events, search
 from bisect_agent.attempt import Edge, Task, carry_out
@@ -340,22 +341,28 @@ def known_so_far(playbook: Playbook, state: RunState) -> Known:
 def exit_code(state: RunState, verdict: Verdict) -> ExitCode:
     """The code of a run: of all that hold, the first by rank."""
     assert state.concluded is not None
-    by = state.concluded.stopped_by
-    held = {_CODES[by]}
+    held = {_code(state.concluded.stopped_by, established=verdict.established)}
     if verdict.good_restored.ok is False:
         held.add(ExitCode.NOT_RESTORED)
     return next(code for code in RANK if code in held)
 
 
-_CODES: Mapping[StoppedBy, ExitCode] = {
-    StoppedBy.CAUSE: ExitCode.CONCLUDED,
-    StoppedBy.NO_CAUSE: ExitCode.NOT_ESTABLISHED,
-    StoppedBy.NOT_ESTABLISHED: ExitCode.NOT_ESTABLISHED,
-    StoppedBy.BAD_PASSES: ExitCode.NOTHING_TO_BISECT,
-    StoppedBy.GOOD_FAILS: ExitCode.NOTHING_TO_BISECT,
-    StoppedBy.TARGET: ExitCode.TARGET,
-    StoppedBy.BUDGET: ExitCode.BUDGET,
-    StoppedBy.DIRTY: ExitCode.NOT_RESTORED,
-    StoppedBy.INTERRUPTED: ExitCode.INTERRUPTED,
-    StoppedBy.BUG: ExitCode.BUG,
-}
+def _code(by: StoppedBy, *, established: bool) -> ExitCode:
+    """What the search's end amounts to; that a cause is established is the verdict's word alone."""
+    match by:
+        case StoppedBy.CAUSE | StoppedBy.NO_CAUSE | StoppedBy.NOT_ESTABLISHED:
+            return ExitCode.CONCLUDED if established else ExitCode.NOT_ESTABLISHED
+        case StoppedBy.BAD_PASSES | StoppedBy.GOOD_FAILS:
+            return ExitCode.NOTHING_TO_BISECT
+        case StoppedBy.TARGET:
+            return ExitCode.TARGET
+        case StoppedBy.BUDGET:
+            return ExitCode.BUDGET
+        case StoppedBy.DIRTY:
+            return ExitCode.NOT_RESTORED
+        case StoppedBy.INTERRUPTED:
+            return ExitCode.INTERRUPTED
+        case StoppedBy.BUG:
+            return ExitCode.BUG
+        case _:
+            assert_never(by)

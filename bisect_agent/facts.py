@@ -22,7 +22,7 @@ def first_line(output: str) -> str:
 def free_mebibytes(output: str) -> str:
     """The free space of `df -Pk`: the fourth column of its last line, in MiB."""
     columns = output.strip().splitlines()[-1].split() if output.strip() else []
-    return str(int(columns[3]) // 1024) if len(columns) > 3 and columns[3].isdigit() else ""
+    return str(int(columns[3]) // 1024) if len(columns) > 3 and columns[3].isdecimal() else ""
 
 
 def facts(folder: str, python: str) -> Mapping[str, Fact]:

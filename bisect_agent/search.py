@@ -126,7 +126,7 @@ def _good(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
         return Finished(Stop.GOOD_FAILS, f"`good` failed {len(failed)} times: {failed[-1].text}")
     if any(isinstance(s.outcome, Passed) for s in runs):
         return None
-    why = "`good` failed once: run it again" if failed else "control: `good` must be seen to work first"
+    why = "it failed once: run it again" if failed else "it must be seen to work first"
     return [_Idea(playbook.good, why)]
 
 
@@ -144,7 +144,7 @@ def _bad(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
         return Finished(Stop.BAD_PASSES, f"`bad` passed {len(passed)} times")
     if table.symptom:
         return None
-    why = "`bad` passed: run it again" if passed else "control: `bad` must be seen to fail"
+    why = "it passed: run it again" if passed else "it must be seen to fail"
     return [_Idea(playbook.bad, why)]
 
 
@@ -178,7 +178,7 @@ def _flip(playbook: Playbook, table: Table, factor: str) -> list[_Idea]:
             return []
         if answer is Answer.NOT_RUN:
             was = playbook.bad[factor]
-            why = f"does the failure need {factor}={was}? one change from `bad`: {setting}"
+            why = f"does the failure need {factor}={was}?"
             return [_Idea(configuration, why, Single(setting=setting))]
     return []
 
@@ -201,5 +201,5 @@ def _confirm(playbook: Playbook, table: Table) -> list[_Idea] | Finished:
             + ("is gone" if answer is Answer.HEALS else "is not seen"),
         )
     if len(table.pairs()) < len(needed):
-        return [_Idea(playbook.bad, "`bad` must fail once more after the last passing trial")]
+        return [_Idea(playbook.bad, "it must fail once more, after the last passing trial")]
     return Finished(Stop.CAUSE, f"{accused(needed)} is needed and enough")

@@ -7,10 +7,10 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Literal, Self
 
 from bisect_agent.attempt import Edge
@@ -21,6 +21,7 @@ from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest
 from bisect_agent.hosts import Completed, Lock, Stat
 from bisect_agent.journal import Journal
 from bisect_agent.model import Configuration, Playbook
+from bisect_agent.playbook import secrets_of
 from bisect_agent.target.launcher import ALREADY_CLAIMED, Launcher
 from tests.worlds import READY, World
 
@@ -69,6 +70,7 @@ class Behaviour:
         log: what happens to the log, at `tampered` seconds where it is not from the beginning.
         supervisor_dies: when the supervisor dies.
         silent: how many calls go unanswered, from when on.
+        unheard: it starts, and nobody hears of it.
     """
 
     lines: tuple[tuple[float, str], ...] = ()
@@ -83,6 +85,7 @@ class Behaviour:
     tampered: float = 1.0
     supervisor_dies: float | None = None
     silent: tuple[float, int] | None = None
+    unheard: bool = False
 
 
 def said(*texts: str) -> tuple[tuple[float, str], ...]:
@@ -292,6 +295,8 @@ class FakeHost:
         behaviour = self.stack(configuration, self._counts[configuration])
         run = _Run(len(self.starts), self.clock.monotonic(), order["tag"], behaviour)
         self._runs[folder] = run
+        if behaviour.unheard:
+            raise Unreachable(f"{self.name}: no answer")
         return _said({"claimed": True, "supervisor": run.supervisor, "main": run.main})
 
     def _status(self, folder: str) -> dict[str, object]:
@@ -372,24 +377,31 @@ def _listener(pid: int, name: str, *, ours: bool) -> dict[str, object]:
 class Lab:
     """An investigation of a fake target, in a run folder of its own."""
 
-    def __init__(self, path: Path, playbook: Playbook, stack: Stack, listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        playbook: Playbook,
+        stack: Stack,
+        listener: Listener | None = None,
+        ours: Mapping[str, str] = MappingProxyType({"HOME": "/root"}),
+    ) -> None:
         self.clock = FakeClock()
         self.host = FakeHost(self.clock, playbook, stack)
         self.folder = RunFolder.create(path, b"playbook: 1\n", playbook)
         self.journal = Journal(path, self.clock.time)
         self.listener = listener
-        edge = Edge(
+        self.edge = Edge(
             host=self.host,
             launcher=Launcher(self.host, FOLDER),
             folder=FOLDER,
             python="python3",
             clock=self.clock,
-            ours={"HOME": "/root"},
-            secrets=(),
+            ours=ours,
+            secrets=tuple(secrets_of(playbook, ours).values()),
         )
         tags = iter(range(10**6))
         self.engine = Engine(
-            playbook, self.folder, self.journal, edge, "0", self._tell, lambda: f"{next(tags):08}"
+            playbook, self.folder, self.journal, self.edge, "0", self._tell, lambda: f"{next(tags):08}"
         )
 
     def begin(self) -> Self:
@@ -411,7 +423,9 @@ class Lab:
     def kinds(self, trial: str | None = None) -> list[str]:
         """The kinds of all events, or of those of one trial."""
         return [
-            e.event.kind for e in self.journal.entries if trial is None or trial == getattr(e.event, "trial", None)
+            e.event.kind
+            for e in self.journal.entries
+            if trial is None or trial == getattr(e.event, "trial", None)
         ]
 
     def __enter__(self) -> Self:

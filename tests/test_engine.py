@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,7 @@ from bisect_agent.events import Closed, Entry, Judged, Launched, Launching, Tria
 from bisect_agent.journal import decode
 from bisect_agent.model import (
     Configuration,
-    Exit,
-    Failed,
-    HttpRequest,
     Kind,
-    Passed,
     Playbook,
     Reason,
     Role,
@@ -98,8 +94,13 @@ class Reacts:
 
 
 def investigate(
-    tmp_path: Path, stack: Stack, playbook: Playbook = ONE, *, before: Callable[[Lab], None] | None = None,
-    reacts: Reacts | None = None, capacity: int = 1,
+    tmp_path: Path,
+    stack: Stack,
+    playbook: Playbook = ONE,
+    *,
+    before: Callable[[Lab], None] | None = None,
+    reacts: Reacts | None = None,
+    capacity: int = 1,
 ) -> Ran:
     """A whole investigation; `before` may change the target, `reacts` may act in its course."""
     with Lab(tmp_path / "run", playbook, stack, reacts) as lab:
@@ -144,7 +145,9 @@ def test_the_incident_is_solved(incident: Ran) -> None:
     verdict = incident.outcome.verdict
     assert (ExitCode.CONCLUDED, True) == incident.ended
     assert CLASH.rules[0].needs == set(verdict.cause)
-    assert {"stack-wide": State.SUPPORTED, "kernel-specific": State.REFUTED} == {h.id: h.state for h in verdict.hypotheses}
+    assert {"stack-wide": State.SUPPORTED, "kernel-specific": State.REFUTED} == {
+        h.id: h.state for h in verdict.hypotheses
+    }
 
 
 def test_only_the_good_server_is_left(incident: Ran) -> None:
@@ -225,7 +228,8 @@ def test_a_bad_that_passes_three_times_ends_with_3(tmp_path: Path) -> None:
 def test_the_symptom_of_bad_on_good_ends_with_3(tmp_path: Path) -> None:
     """A good that showed bad's failure, if only once, is no good."""
     ran = investigate(
-        tmp_path, lambda configuration, n: serves() if configuration == ONE.good and n > 1 else fails("error: boom")
+        tmp_path,
+        lambda configuration, n: serves() if configuration == ONE.good and n > 1 else fails("error: boom"),
     )
     assert (ExitCode.NOTHING_TO_BISECT, True) == ran.ended
 
@@ -302,7 +306,9 @@ def test_a_second_interrupt_ends_the_restore_with_6(tmp_path: Path) -> None:
 
 def test_a_restore_that_is_lost_three_times_ends_with_6(tmp_path: Path) -> None:
     """What is ours is tried again; then it is said that good is not back."""
-    ran = investigate(tmp_path, bad_does(fails("error: boom")), reacts=Reacts(launches("restore"), lose_one_call))
+    ran = investigate(
+        tmp_path, bad_does(fails("error: boom")), reacts=Reacts(launches("restore"), lose_one_call)
+    )
     assert (ExitCode.NOT_RESTORED, False) == ran.ended
     assert [Reason.UNREACHABLE] * 3 == ran.reasons("restore")
     assert ran.outcome.verdict.established
@@ -311,7 +317,8 @@ def test_a_restore_that_is_lost_three_times_ends_with_6(tmp_path: Path) -> None:
 def test_a_good_that_does_not_come_back_ends_with_6(tmp_path: Path) -> None:
     """A cause may be established, and yet the server is down: that outranks it."""
     ran = investigate(
-        tmp_path, lambda configuration, n: fails("error: boom") if configuration == FAST or n > 1 else serves()
+        tmp_path,
+        lambda configuration, n: fails("error: boom") if configuration == FAST or n > 1 else serves(),
     )
     assert (ExitCode.NOT_RESTORED, False) == ran.ended
 
@@ -331,10 +338,22 @@ class OurBugError(Exception):
     """An error that no room expects."""
 
 
-KINDS = (
-    "target-surveyed trial-planned launching launched log-seen phase-entered ready-seen ending stopping closed"
-    " judged concluded restore-planned sealed"
-).split()
+KINDS = [
+    "target-surveyed",
+    "trial-planned",
+    "launching",
+    "launched",
+    "log-seen",
+    "phase-entered",
+    "ready-seen",
+    "ending",
+    "stopping",
+    "closed",
+    "judged",
+    "concluded",
+    "restore-planned",
+    "sealed",
+]
 
 
 def fails_at(tmp_path: Path, fits: Callable[[Entry], bool]) -> Lab:
@@ -404,7 +423,10 @@ def test_a_connection_that_comes_back_costs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("call", range(1, 8))
 def test_a_call_that_is_lost_at_the_end_costs_nothing(tmp_path: Path, kind: str, call: int) -> None:
     """Whichever call goes unanswered while an attempt is ended, it is ended, and what was seen counts."""
-    reacts = Reacts(lambda e: e.event.kind == kind and getattr(e.event, "trial", "") == "t02", lambda lab: lab.host.lose(call))
+    reacts = Reacts(
+        lambda e: e.event.kind == kind and getattr(e.event, "trial", "") == "t02",
+        lambda lab: lab.host.lose(call),
+    )
     ran = investigate(tmp_path, bad_does(fails("error: boom")), reacts=reacts)
     assert (ExitCode.CONCLUDED, True) == ran.ended
     assert ["failed"] == [s.outcome.kind for s in ran.judged("t02")]
@@ -469,7 +491,9 @@ def test_what_is_written_after_our_stop_is_not_evidence(tmp_path: Path) -> None:
 def test_silence_is_a_hang_by_the_clock(tmp_path: Path) -> None:
     """A log that stands still for `limits.quiet` is a hang of the phase it stands in."""
     ran = investigate(tmp_path, bad_does(fails("capturing")), limited(ONE, quiet=7))
-    closed = next(e.event for e in ran.lab.journal.entries if isinstance(e.event, Closed) and e.event.trial == "t02")
+    closed = next(
+        e.event for e in ran.lab.journal.entries if isinstance(e.event, Closed) and e.event.trial == "t02"
+    )
     assert ("hang", "capture") == (ran.symptom, closed.observation.phase)
     assert 7 == pytest.approx(closed.observation.quiet, abs=0.2)
 

@@ -19,7 +19,13 @@ Filesystem     1024-blocks      Used Available Capacity Mounted on
 
 @pytest.mark.parametrize(
     ("output", "expected"),
-    [(DF, "595619"), ("", ""), ("df: /nowhere: No such file or directory\n", ""), ("a b\n", "")],
+    [
+        (DF, "595619"),
+        ("", ""),
+        ("a b c ²\n", ""),
+        ("df: /nowhere: No such file or directory\n", ""),
+        ("a b\n", ""),
+    ],
 )
 def test_free_space_is_read_in_mebibytes(output: str, expected: str) -> None:
     """What is not a table of `df` says nothing."""

@@ -16,7 +16,6 @@ from bisect_agent.model import (
     Observation,
     Outcome,
     Passed,
-    Playbook,
     Process,
     Reason,
     Role,

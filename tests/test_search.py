@@ -25,6 +25,7 @@ from bisect_agent.model import (
 from tests.strategies import Case, cases, monotone
 from tests.worlds import Rule, World, claim, play, playbook_of, setting
 
+FEW = settings(max_examples=40)
 ORDERS = st.randoms(use_true_random=False)
 CAPACITIES = st.integers(1, 3)
 
@@ -51,6 +52,7 @@ def changed(trial: Trial, trials: dict[str, Settled]) -> set[str]:
 # --- the shape of a search --------------------------------------------------------------------------
 
 
+@FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_every_search_ends_soon(case: Case, capacity: int, landing: Random) -> None:
     """The controls twice and thrice, each flip once, the rest of `bad` once: no more is ever run."""
@@ -58,6 +60,7 @@ def test_every_search_ends_soon(case: Case, capacity: int, landing: Random) -> N
     assert len(played.planned) <= 3 + flips_of(case.playbook) + 2
 
 
+@FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_a_trial_differs_from_its_parent_in_what_its_change_says(
     case: Case, capacity: int, landing: Random
@@ -71,6 +74,7 @@ def test_a_trial_differs_from_its_parent_in_what_its_change_says(
     ]
 
 
+@FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_no_configuration_flies_twice_at_a_time(case: Case, capacity: int, landing: Random) -> None:
     """What is in flight is different, and never more than the capacity."""
@@ -78,6 +82,7 @@ def test_no_configuration_flies_twice_at_a_time(case: Case, capacity: int, landi
     assert all(len({t.configuration for t in flight}) == len(flight) <= capacity for flight in played.flights)
 
 
+@FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_ids_are_unique_and_replicates_count_up(case: Case, capacity: int, landing: Random) -> None:
     """An id names one trial; the n-th run of a configuration is replicate n."""
@@ -89,6 +94,7 @@ def test_ids_are_unique_and_replicates_count_up(case: Case, capacity: int, landi
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in replicates.values())
 
 
+@FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_good_comes_first_and_bad_before_any_change(case: Case, capacity: int, landing: Random) -> None:
     """A change is planned only when `good` was seen to work and `bad` to fail (rule 10)."""
@@ -98,19 +104,20 @@ def test_good_comes_first_and_bad_before_any_change(case: Case, capacity: int, l
     assert sorted(stages[:first_change]) == stages[:first_change]
 
 
-@given(monotone(), st.integers(1, 3))
-def test_capacity_counts_what_already_flies(case: Case, flying: int) -> None:
-    """With more in flight than may be, nothing is started."""
-    trials = [
-        Trial(id=f"x{n}", control="good", configuration=case.playbook.good, replicate=n)
-        for n in range(flying + 1)
-    ]
-    assert search.Next(()) == search.step(case.playbook, (), trials, flying)
+def test_capacity_counts_what_already_flies() -> None:
+    """With more in flight than may be (a run taken up with less room), nothing is started."""
+    playbook = playbook_of(dict.fromkeys("abcd", "01"), dict.fromkeys("abcd", "1"))
+    world = World((Rule(frozenset({setting("a=1")})),))
+    controls = play(playbook, world).settled[:2]
+    step = search.step(playbook, controls, (), 4)
+    assert isinstance(step, search.Next)
+    assert search.Next(()) == search.step(playbook, controls, [w.trial for w in step.wanted[:2]], 1)
 
 
 # --- what is concluded ------------------------------------------------------------------------------
 
 
+@FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_every_accused_setting_has_a_pair_of_its_own(case: Case, capacity: int, landing: Random) -> None:
     """One side fails, the other passes and differs in that factor only, and the first fails again."""
@@ -129,6 +136,7 @@ def test_every_accused_setting_has_a_pair_of_its_own(case: Case, capacity: int, 
         assert (True, False, True) == tuple(table.fails(s) for s in (failing, passing, again))
 
 
+@FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_the_failing_side_fails_again_after_the_last_passing_trial(
     case: Case, capacity: int, landing: Random
@@ -139,6 +147,7 @@ def test_the_failing_side_fails_again_after_the_last_passing_trial(
         assert case.playbook.bad == played.settled[-1].trial.configuration
 
 
+@FEW
 @given(monotone(), CAPACITIES, ORDERS)
 def test_a_conjunction_is_found_exactly(case: Case, capacity: int, landing: Random) -> None:
     """Where the failure needs each of some settings, these are the cause, no more and no less."""
@@ -147,6 +156,7 @@ def test_a_conjunction_is_found_exactly(case: Case, capacity: int, landing: Rand
     assert (StoppedBy.CAUSE, case.world.rules[0].needs) == (played.finished.by, frozenset(cause))
 
 
+@FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_nothing_is_accused_wrongly(case: Case, capacity: int, landing: Random) -> None:
     """In any world: `good` with the cause fails as `bad` does, and without any one of it `bad` does not."""
@@ -158,6 +168,7 @@ def test_nothing_is_accused_wrongly(case: Case, capacity: int, landing: Random) 
         assert [] == [s for s in cause if None not in map(truth, flipped(table, s.factor))]
 
 
+@FEW
 @given(cases())
 def test_a_level_that_does_not_show_is_never_not_needed(case: Case) -> None:
     """Without a witness, a flip that fails the same says nothing (rule 4)."""
@@ -169,6 +180,7 @@ def test_a_level_that_does_not_show_is_never_not_needed(case: Case) -> None:
     assert [] == [h.id for h in supported if set(h.excludes) & unseen]
 
 
+@FEW
 @given(cases())
 def test_another_failure_is_a_lead_and_never_the_same_failure(case: Case) -> None:
     """Only the symptom of `bad` counts as "still fails"; every other one is listed (rule 5)."""
@@ -184,6 +196,7 @@ def test_another_failure_is_a_lead_and_never_the_same_failure(case: Case) -> Non
     assert table.symptom is None or [s.trial.id for s in other] == [s.trial.id for s in leads]
 
 
+@FEW
 @given(cases(), ORDERS)
 def test_the_order_of_hypotheses_changes_no_verdict(case: Case, shuffle: Random) -> None:
     """Claims steer what is tried first, and nothing that is concluded."""
@@ -193,6 +206,7 @@ def test_the_order_of_hypotheses_changes_no_verdict(case: Case, shuffle: Random)
     assert verdict(case.playbook, case.world) == verdict(other, case.world)
 
 
+@FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_the_order_of_landing_changes_no_verdict(case: Case, capacity: int, landing: Random) -> None:
     """However many trials fly at a time, and whichever lands first, the conclusion is the same."""

@@ -112,8 +112,8 @@ def told(event: AnyEvent) -> tuple[str, str] | None:
             return trial, f"ends: {why}" + (f": line {found.line}: {printable(found.text)}" if found else "")
         case Judged(settled=settled):
             return settled.trial.id, said(settled)
-        case HypothesisMoved(hypothesis=name, state=state):
-            return "claim", f"{name}: {state}"
+        case HypothesisMoved(hypothesis=name, state=state, trial=trial):
+            return trial or "run", f"hypothesis {name}: {state}"
         case Concluded(stopped_by=by, detail=detail):
             return "run", f"{by}: {detail}" if detail else str(by)
         case Launching() | Launched() | LogSeen() | Stopping() | Closed() | Sealed():

@@ -1,0 +1,142 @@
+"""The verdict: what it says, and that every sentence has an address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from bisect_agent.engine import Outcome
+from bisect_agent.folder import RunFolder
+from bisect_agent.lines import excerpt
+from bisect_agent.model import Evidence, Playbook, State
+from bisect_agent.tree import Node
+from bisect_agent.verdict import Verdict
+from tests.fakes import Lab, stack_of
+from tests.strategies import Case, cases
+from tests.worlds import Rule, World, claim, playbook_of, setting
+
+PLAYBOOK = playbook_of(
+    {"compile": ("off", "on"), "kernel": ("mma", "stock"), "capture": ("on", "off")},
+    {"compile": "on"},
+    hypotheses=(
+        claim("wide", "compile capture", "kernel", advice="give up one of the two"),
+        claim("narrow", "compile capture kernel", advice="change the kernel"),
+    ),
+)
+CLASH = Rule(frozenset({setting("compile=on"), setting("capture=on")}))
+
+
+def investigated(path: Path, world: World, playbook: Playbook = PLAYBOOK) -> tuple[RunFolder, Outcome]:
+    """The folder and the outcome of an investigation of a world."""
+    with Lab(path, playbook, stack_of(world, playbook)) as lab:
+        return lab.folder, lab.begin().engine.run()
+
+
+@pytest.fixture(scope="module")
+def incident(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    """The verdict of the incident."""
+    return investigated(tmp_path_factory.mktemp("verdict") / "run", World((CLASH,)))[1].verdict
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    """A node and all below it."""
+    yield node
+    for child in node.children:
+        yield from nodes(child)
+
+
+def addresses(verdict: Verdict) -> list[Evidence]:
+    """Every line that a verdict names anywhere."""
+    found = [line for node in nodes(verdict.tree) for line in node.evidence]
+    found += [line for trial in verdict.trials for line in trial.evidence]
+    found += [line for symptom in (verdict.symptom, *verdict.leads) if symptom for line in symptom.evidence]
+    return [*found, *verdict.good_first.evidence, *verdict.good_restored.evidence]
+
+
+def true_of(folder: RunFolder, line: Evidence) -> bool:
+    """Whether the file has that line, at that number and offset, and that hash."""
+    data = folder.read(line.path)
+    text = data[line.offset :].split(b"\n")[0].decode()
+    number = 1 + data[: line.offset].count(b"\n")
+    return (line.sha256, line.line, line.text) == (sha256(data).hexdigest(), number, excerpt(text))
+
+
+@settings(max_examples=8)
+@given(cases())
+def test_every_line_that_is_named_is_there(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
+    """Path, number, offset, text and hash: a claim without an address is an opinion."""
+    folder, outcome = investigated(tmp_path_factory.mktemp("verdict") / "run", case.world, case.playbook)
+    found = addresses(outcome.verdict)
+    assert [] == [line for line in found if not true_of(folder, line)]
+
+
+@settings(max_examples=8)
+@given(cases())
+def test_a_verdict_survives_its_own_json(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
+    """What is published is all that is known."""
+    folder, outcome = investigated(tmp_path_factory.mktemp("verdict") / "run", case.world, case.playbook)
+    assert outcome.verdict == Verdict.model_validate_json(folder.read("verdict.json"))
+
+
+def test_the_cause_is_on_top(incident: Verdict) -> None:
+    """A person reads one line."""
+    assert "compile=on × capture=on is the cause" == incident.tree.text
+    assert (True, (incident.cause,)) == (incident.established, incident.causes)
+
+
+def test_what_was_planned_and_what_came_stand_together(incident: Verdict) -> None:
+    """One entry per attempt, with the prediction beside the outcome."""
+    flip = next(t for t in incident.trials if t.id == "t03")
+    assert ("t02", "failed", "boom", "capture") == (flip.parent, flip.outcome, flip.symptom, flip.phase)
+    assert {"wide": "fails", "narrow": "passes"} == flip.predicted
+
+
+def test_good_was_seen_to_work_first_and_last(incident: Verdict) -> None:
+    """With the lines that show it (rule 10)."""
+    assert [(True, "passed in t01"), (True, "it runs and answers")] == [
+        (control.ok, control.reason) for control in (incident.good_first, incident.good_restored)
+    ]
+    assert all(control.evidence for control in (incident.good_first, incident.good_restored))
+
+
+def test_only_supported_claims_advise(incident: Verdict) -> None:
+    """Beside what was seen to heal."""
+    advice = next(node for node in incident.tree.children if node.text == "advice")
+    assert "give up one of the two" in [node.text for node in advice.children]
+    assert "change the kernel" not in [node.text for node in advice.children]
+    assert "compile=off heals it (t01); what it costs was not measured" in [n.text for n in advice.children]
+
+
+def test_what_was_not_varied_is_unknown(tmp_path: Path) -> None:
+    """A factor that nobody suspected is said to be untried (rule 13)."""
+    playbook = playbook_of({"a": "01", "b": "01"}, {"a": "1"}, suspects=())
+    _, outcome = investigated(tmp_path / "run", World((Rule(frozenset({setting("a=1")})),)), playbook)
+    assert ("whether it needs b: not among the suspects",) == outcome.verdict.unknown
+
+
+def test_other_failures_are_leads_with_their_own_evidence(tmp_path: Path) -> None:
+    """A flip that fails otherwise is no heal and no fail; it is listed."""
+    world = World((Rule(frozenset({setting("kernel=stock")}), "bang"), CLASH))
+    _, outcome = investigated(tmp_path / "run", world)
+    assert [("bang", "error: bang")] == [(lead.id, lead.evidence[0].text) for lead in outcome.verdict.leads]
+    assert {"wide": State.UNDECIDED, "narrow": State.UNDECIDED} == {
+        h.id: h.state for h in outcome.verdict.hypotheses
+    }
+
+
+def test_nothing_established_says_why(tmp_path: Path) -> None:
+    """And shows no pair and no cause."""
+    _, outcome = investigated(tmp_path / "run", World(()))
+    verdict = outcome.verdict
+    assert "not established: `bad` passed 3 times" == verdict.tree.text
+    assert (False, (), (), (), None) == (
+        verdict.established,
+        verdict.cause,
+        verdict.causes,
+        verdict.pairs,
+        verdict.symptom,
+    )
