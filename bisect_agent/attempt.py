@@ -462,7 +462,7 @@ class _Attempt:
         return stopped
 
     def patiently(self, deed: Callable[[], Done]) -> Done:
-        """Does again what may be done twice, until the target answers; a lost call must not leave it dirty."""
+        """Does what may be done twice, until the target answers: a lost call must not leave it dirty."""
         deadline = self.edge.clock.monotonic() + UNREACHABLE_AFTER
         while True:
             try:

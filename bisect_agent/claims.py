@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from bisect_agent.evidence import Answer, Standing, Table, accused
+from bisect_agent.evidence import Answer, Standing, Table
 from bisect_agent.model import Configuration, Frozen, Hypothesis, Playbook, Prediction, Setting, State
 
 Move = tuple[str, State]
@@ -114,7 +114,19 @@ def _support(hypothesis: Hypothesis, table: Table) -> _Finding:
     innocent = [run for f in hypothesis.excludes if (run := table.witnessed(f))]
     by = [name for p in pairs for name in (p.failing, p.passing, p.again)]
     by += [run.trial.id for run in innocent]
-    return _Finding(State.SUPPORTED, f"the cause {accused(cause)} is what it claims", tuple(by))
+    return _Finding(State.SUPPORTED, _fits(hypothesis, table, cause), tuple(by))
+
+
+def _fits(hypothesis: Hypothesis, table: Table, cause: Sequence[Setting]) -> str:
+    """How a cause bears a claim out."""
+    needs = [str(s) for s in cause if s.factor in hypothesis.involves] or [str(s) for s in cause]
+    spared = [
+        f"{factor}={table.playbook.bad[factor]} ({run.trial.id})"
+        for factor in hypothesis.excludes
+        if (run := table.witnessed(factor))
+    ]
+    without = f", and does not need {' or '.join(spared)}" if spared else ""
+    return f"the failure needs {' and '.join(needs)}{without}"
 
 
 def _unsettled(hypothesis: Hypothesis, table: Table) -> list[str]:

@@ -81,7 +81,8 @@ def step(
     if isinstance(ideas, Finished):
         return ideas
     flying = {trial.configuration for trial in in_flight}
-    fresh = [idea for idea in ideas if idea.configuration not in flying][: capacity - len(in_flight)]
+    room = max(0, capacity - len(in_flight))
+    fresh = [idea for idea in ideas if idea.configuration not in flying][:room]
     first = len(settled) + len(in_flight) + 1
     return Next(
         tuple(

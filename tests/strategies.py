@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from bisect_agent.model import Configuration, Hypothesis, Playbook, Setting
 from tests.worlds import SYMPTOMS, Rule, World, playbook_of
+
+FEW = settings(max_examples=40, deadline=None)
+"""For properties that search whole worlds or write files; pytest-timeout says how long a test may take."""
 
 NAMES = ("a", "b", "c", "d", "e")
 LEVELS = ("0", "1", "2")

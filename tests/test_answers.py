@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bisect_agent.answers import complaint, degenerate
 from bisect_agent.model import HttpAnswer, HttpRequest, Serving
+from tests.strategies import FEW
 
 HEALTHY = HttpAnswer(status=200)
 ASKED = HttpRequest(path="/generate")
@@ -60,6 +61,7 @@ def test_a_word_that_holds_nan_is_a_word() -> None:
     assert [None, None] == [wrong('{"text": "Nancy says NaN"}'), wrong("Nancy")]
 
 
+@FEW
 @given(st.sampled_from("!a0"), st.integers(8, 40))
 def test_one_token_over_and_over_is_degenerate(token: str, times: int) -> None:
     """As characters, as words, as token ids."""
@@ -71,6 +73,7 @@ def test_one_token_over_and_over_is_degenerate(token: str, times: int) -> None:
     assert ["answer-degenerate"] * 3 == [wrong(body) for body in bodies]
 
 
+@FEW
 @given(st.lists(WORDS, min_size=2, max_size=12, unique=True))
 def test_different_words_are_not_degenerate(words: list[str]) -> None:
     """However short they are."""
@@ -123,6 +126,7 @@ def test_nothing_is_wrong_where_nothing_is_asked() -> None:
     assert None is complaint(Serving(listener="ours", health=HEALTHY), None, None)
 
 
+@FEW
 @given(st.text(max_size=60))
 def test_any_body_can_be_looked_at(body: str) -> None:
     """What a broken server sends breaks nothing here."""

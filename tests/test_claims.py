@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from bisect_agent.claims import assess, established, gap, moves, predict
 from bisect_agent.evidence import Standing, Table
 from bisect_agent.lifecycle import HYPOTHESIS, initial, move
 from bisect_agent.model import Hypothesis, Prediction, State, StoppedBy
-from tests.strategies import Case, cases
+from tests.strategies import FEW, Case, cases
 from tests.worlds import Rule, World, claim, play, playbook_of, setting
 
 WIDE = claim("wide", "compile capture", "kernel")
@@ -104,7 +104,7 @@ def test_the_gap_is_told_in_a_sentence(world: World, expected: str) -> None:
     assert State.UNDECIDED is assess(WIDE, table).state
 
 
-@settings(max_examples=60)
+@FEW
 @given(cases())
 def test_a_supported_claim_is_true_of_the_cause(case: Case) -> None:
     """All it involves is accused, nothing it excludes is, and all it excludes was seen to change."""
@@ -115,7 +115,7 @@ def test_a_supported_claim_is_true_of_the_cause(case: Case) -> None:
     assert {Standing.NOT_NEEDED} >= {table.standing(f) for h in supported for f in h.excludes}
 
 
-@settings(max_examples=60)
+@FEW
 @given(cases())
 def test_a_refuted_claim_is_false(case: Case) -> None:
     """By the world's own truth: a fact speaks against it, or the failure does not need what it says."""
@@ -126,7 +126,7 @@ def test_a_refuted_claim_is_false(case: Case) -> None:
     assert [] == [h.id for h in wrong if set(h.involves) <= needed and not set(h.excludes) & needed]
 
 
-@settings(max_examples=60)
+@FEW
 @given(cases())
 def test_every_state_is_reached_by_possible_moves(case: Case) -> None:
     """Trial by trial, the moves lead from `open` to what is said in the end."""

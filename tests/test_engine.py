@@ -88,6 +88,7 @@ class Reacts:
         self.lab: Lab | None = None
 
     def __call__(self, entry: Entry) -> None:
+        """Acts, where the event fits."""
         if self.fits(entry):
             assert self.lab is not None
             self.deed(self.lab)
@@ -205,7 +206,10 @@ def test_a_second_attempt_in_flight_changes_no_verdict(tmp_path: Path) -> None:
         return Behaviour(lines=said(*shown), exit=(2.0, 1 if failed else 0))
 
     ran = investigate(tmp_path, job, playbook, capacity=2)
-    assert (ExitCode.CONCLUDED, CLASH.rules[0].needs) == (ran.outcome.code, set(ran.outcome.verdict.cause))
+    assert (ExitCode.CONCLUDED, CLASH.rules[0].needs) == (
+        ran.outcome.code,
+        frozenset(ran.outcome.verdict.cause),
+    )
 
 
 # --- exit codes -------------------------------------------------------------------------------------

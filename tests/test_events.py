@@ -36,6 +36,7 @@ from bisect_agent.model import (
     Why,
 )
 from tests.fakes import Lab, fails, serves
+from tests.strategies import FEW
 from tests.worlds import playbook_of
 
 PLAYBOOK = playbook_of({"mode": ("safe", "fast")}, {"mode": "fast"})
@@ -146,6 +147,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
         return lab.journal.entries
 
 
+@FEW
 @given(st.data())
 def test_a_fold_can_be_taken_up_anywhere(run: list[Entry], data: st.DataObject) -> None:
     """The state after some events, with the rest applied, is the state after all."""
@@ -156,6 +158,7 @@ def test_a_fold_can_be_taken_up_anywhere(run: list[Entry], data: st.DataObject) 
     assert fold(run) == state
 
 
+@FEW
 @given(st.data())
 def test_an_event_of_an_attempt_cannot_happen_twice(run: list[Entry], data: st.DataObject) -> None:
     """But for the phases, each step is made once: a repeated launch is a damaged record (rule 11)."""

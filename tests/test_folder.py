@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bisect_agent.errors import DamagedRun
 from bisect_agent.folder import RunFolder, attempt_path, canonical, digest, run_name
 from bisect_agent.model import Configuration, Playbook, Setting, Single, Trial
-from tests.strategies import playbooks
+from tests.strategies import FEW, playbooks
 from tests.worlds import playbook_of
 
 PLAYBOOK = playbook_of({"mode": ("safe", "fast")}, {"mode": "fast"})
@@ -39,12 +39,14 @@ def test_a_run_is_named_by_when_and_what() -> None:
     assert "20260617T234656Z-dsv4-torch-compile-3f9a" == run_name("DSv4: torch.compile!", 1781740016, "3f9a")
 
 
+@FEW
 @given(st.text())
 def test_any_title_makes_a_name_of_plain_characters(title: str) -> None:
     """A name is safe in every shell and on every file system."""
     assert re.fullmatch(r"[0-9TZ]+-[a-z0-9-]{1,32}-x", run_name(title, 0, "x"))
 
 
+@FEW
 @given(st.text(min_size=1, max_size=100))
 def test_any_level_makes_a_path_below_trials(level: str) -> None:
     """No level can name a place outside of the run's folder."""
@@ -95,6 +97,7 @@ def test_a_damaged_resolved_playbook_is_named(folder: RunFolder) -> None:
         folder.resolved()
 
 
+@FEW
 @given(playbooks())
 def test_the_playbook_is_kept_as_it_was_understood(
     tmp_path_factory: pytest.TempPathFactory, playbook: Playbook
@@ -104,6 +107,7 @@ def test_the_playbook_is_kept_as_it_was_understood(
     assert playbook == folder.resolved()
 
 
+@FEW
 @given(playbooks())
 def test_a_value_has_one_way_to_be_written(playbook: Playbook) -> None:
     """Its hash says whether it is the same."""

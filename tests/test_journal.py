@@ -15,6 +15,7 @@ from bisect_agent.events import AnyEvent, Concluded, LogSeen, RunStarted, Target
 from bisect_agent.journal import FIRST, NAME, Journal, decode
 from bisect_agent.model import StoppedBy
 from tests.fakes import Lab, fails, serves
+from tests.strategies import FEW
 from tests.worlds import playbook_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -60,6 +61,7 @@ def damaged(data: bytes) -> str:
 # --- reading what was written -----------------------------------------------------------------------
 
 
+@FEW
 @given(st.lists(EVENTS, max_size=5))
 def test_what_is_written_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, events: list[AnyEvent]
@@ -100,6 +102,7 @@ def test_the_first_line_is_chained_to_nothing(written: bytes) -> None:
 # --- damage -----------------------------------------------------------------------------------------
 
 
+@FEW
 @given(st.data())
 def test_any_flipped_byte_is_found_in_its_line(written: bytes, data: st.DataObject) -> None:
     """Whichever byte is another: the reading stops at the line that holds it."""
@@ -109,6 +112,7 @@ def test_any_flipped_byte_is_found_in_its_line(written: bytes, data: st.DataObje
     assert damaged(altered).startswith(f"{NAME}:{line_of(written, position)}: ")
 
 
+@FEW
 @given(st.data())
 def test_any_torn_line_is_found(written: bytes, data: st.DataObject) -> None:
     """A journal that ends within a line was not written to its end."""
@@ -135,6 +139,7 @@ def swapped(lines: list[bytes], at: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("change", [without, twice, swapped])
+@FEW
 @given(data=st.data())
 def test_a_line_out_of_its_place_is_found(
     written: bytes, change: Callable[[list[bytes], int], list[bytes]], data: st.DataObject

@@ -30,6 +30,7 @@ from bisect_agent.model import (
     Why,
 )
 from bisect_agent.signatures import Scanner, watches
+from tests.strategies import FEW
 from tests.worlds import READY, claim, playbook_of
 
 SIGNATURES = (
@@ -91,7 +92,7 @@ def failure(log: str, why: Why = Why.FATAL, before: Known | None = None, **more:
 
 def reason(log: str, why: Why = Why.FATAL, **more: object) -> Reason:
     """Why an attempt must not have resolved."""
-    found = outcome(log, why, **more)
+    found = outcome(log, why, None, **more)
     assert isinstance(found, Unresolved)
     return found.reason
 
@@ -186,6 +187,7 @@ def ranks(*seconds: int | None) -> str:
     return "".join(f"{stamp}error: boom\n" for stamp in stamps)
 
 
+@FEW
 @given(st.lists(st.integers(0, 59), min_size=2, max_size=6, unique=True))
 def test_the_first_rank_is_told_by_the_stamps(seconds: list[int]) -> None:
     """Whatever the order in which the lines were printed."""
@@ -194,6 +196,7 @@ def test_the_first_rank_is_told_by_the_stamps(seconds: list[int]) -> None:
     assert min(line.time or 0.0 for line in symptom.evidence) == symptom.evidence[0].time
 
 
+@FEW
 @given(st.lists(st.integers(1, 59), max_size=3))
 def test_where_stamps_tie_the_order_is_not_shown(later: list[int]) -> None:
     """Nothing is guessed from who printed first."""
@@ -232,13 +235,17 @@ def test_infrastructure_after_a_root_without_a_stamp_is_a_consequence() -> None:
         ({"trouble": Trouble(reason=Reason.LOG_STALE, detail="x")}, Reason.LOG_STALE),
         ({"left": (Process(pid=1, start=1, boot="b", name="serve"),)}, Reason.DIRTY),
         ({"busy_ports": (30000,)}, Reason.DIRTY),
-        ({"why": Why.CANCELLED}, Reason.INTERRUPTED),
         ({"exit": Exit(code=125)}, Reason.UNTESTABLE),
     ],
 )
 def test_our_trouble_outranks_whatever_the_log_says(more: dict[str, object], expected: Reason) -> None:
     """An attempt that is not clean says nothing of the stack."""
-    assert expected is reason("error: boom\n", **{"why": Why.EXITED, **more})  # type: ignore[arg-type]
+    assert expected is reason("error: boom\n", Why.EXITED, **more)
+
+
+def test_an_interrupted_attempt_says_nothing() -> None:
+    """We ended it before it could."""
+    assert Reason.INTERRUPTED is reason("error: boom\n", Why.CANCELLED)
 
 
 def test_a_run_that_calls_itself_invalid_is_not_counted() -> None:

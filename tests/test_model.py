@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from bisect_agent.model import Configuration, Group, Pair, Playbook, Single, Trial
-from tests.strategies import playbooks
+from tests.strategies import FEW, playbooks
 from tests.worlds import playbook_of, setting, symptom
 
 HERE = Configuration({"a": "1", "b": "0"})
@@ -49,6 +49,7 @@ def test_a_trial_is_called_by_its_change() -> None:
     assert ["good", "a=0"] == [Trial(id="t01", control="good", configuration=HERE).label, one.label]
 
 
+@FEW
 @given(LEVELS, LEVELS)
 def test_what_differs_makes_one_configuration_the_other(one: dict[str, str], other: dict[str, str]) -> None:
     """`differs` and `replace` undo each other, and equal configurations are one key."""
@@ -57,6 +58,7 @@ def test_what_differs_makes_one_configuration_the_other(one: dict[str, str], oth
     assert (first, hash(first)) == (made, hash(made))
 
 
+@FEW
 @given(playbooks())
 def test_a_playbook_survives_its_own_json(playbook: Playbook) -> None:
     """What the run folder keeps is all there was, in its order."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bisect_agent.model import Kind, Limits, Why
 from bisect_agent.phases import Progress, stuck
+from tests.strategies import FEW
 
 LIMITS = Limits(start=100, quiet=10, request=5, stop=5, trials=10, wall=1000)
 SECONDS = st.floats(0, 300)
@@ -28,12 +29,14 @@ def test_a_job_may_be_silent() -> None:
     assert [None, Why.OVERDUE] == [stuck(progress, LIMITS, Kind.JOB, now) for now in (99, 101)]
 
 
+@FEW
 @given(SECONDS, SECONDS)
 def test_a_ready_server_is_never_stuck(grown: float, now: float) -> None:
     """It has nothing more to say; the request has a limit of its own."""
     assert None is stuck(Progress(began=0, grown=grown).become_ready(), LIMITS, Kind.SERVER, now)
 
 
+@FEW
 @given(st.lists(st.floats(0.1, 9.9), max_size=10))
 def test_whoever_speaks_in_time_is_never_silent(pauses: list[float]) -> None:
     """Each line starts the clock of silence again."""

@@ -1,4 +1,6 @@
 import json
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +53,8 @@ observe:
 limits: {start: 1h30m, quiet: 90s, stop: 0.5s, trials: 7}
 restore: none
 """
+
+UNKNOWN_GROUP = 2**31 - 7
 
 TEXT = st.characters(
     codec="utf-8", exclude_categories=("Cc", "Cn", "Co", "Cs", "Zl", "Zp"), exclude_characters="$"
@@ -118,7 +122,7 @@ def test_a_playbook_of_more_than_a_mebibyte_is_refused(tmp_path: Path) -> None:
     assert "has 1048577 bytes, more than 1048576" in complaint(saved(tmp_path, "#" * (1024 * 1024 + 1)))
 
 
-@pytest.mark.parametrize("mode", [0o664, 0o646])
+@pytest.mark.parametrize("mode", [0o666, 0o646])
 def test_a_playbook_that_others_can_write_is_refused(mode: int, tmp_path: Path) -> None:
     """A playbook is code: whoever can write it can run what they like as us."""
     path = saved(tmp_path, JOB)
@@ -126,6 +130,15 @@ def test_a_playbook_that_others_can_write_is_refused(mode: int, tmp_path: Path) 
     said = complaint(path)
     assert f"can be written by others (mode {mode:04o})" in said
     assert "try: chmod go-w" in said
+
+
+def test_a_playbook_that_a_shared_group_can_write_is_refused(tmp_path: Path) -> None:
+    """Only a group that is its owner's own, without other members, is nobody else."""
+    path = saved(tmp_path, JOB)
+    seen = list(path.stat())
+    seen[stat.ST_MODE], seen[stat.ST_GID] = 0o100664, UNKNOWN_GROUP
+    with pytest.raises(playbook._UnusableFileError, match="can be written by others"):
+        playbook._check_status(path, os.stat_result(seen))
 
 
 def test_a_launch_file_that_others_can_write_is_refused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from bisect_agent.model import MatchKind
 from bisect_agent.record import Record
 from bisect_agent.secrets import Masker
 from bisect_agent.signatures import Scanner, Watch
+from tests.strategies import FEW
 
 BOOM = Watch(MatchKind.SIGNATURE, "boom", "boom")
 LOGS = st.lists(
@@ -26,6 +27,7 @@ def recorder(path: Path) -> Record:
     return Record(io.FileIO(path, "w"), "server.log", Masker(["hunter2"]), Scanner([BOOM]))
 
 
+@FEW
 @given(LOGS)
 def test_the_copy_is_the_log_masked(tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes]) -> None:
     """Byte for byte, with both hashes true."""
@@ -39,6 +41,7 @@ def test_the_copy_is_the_log_masked(tmp_path_factory: pytest.TempPathFactory, ch
     assert (sha256(masked).hexdigest(), sha256(log).hexdigest()) == (copy.sha256, copy.original)
 
 
+@FEW
 @given(LOGS, st.data())
 def test_nothing_from_the_cut_on_is_read(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], data: st.DataObject

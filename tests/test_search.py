@@ -22,10 +22,9 @@ from bisect_agent.model import (
     StoppedBy,
     Trial,
 )
-from tests.strategies import Case, cases, monotone
+from tests.strategies import FEW, Case, cases, monotone
 from tests.worlds import Rule, World, claim, play, playbook_of, setting
 
-FEW = settings(max_examples=40)
 ORDERS = st.randoms(use_true_random=False)
 CAPACITIES = st.integers(1, 3)
 
@@ -302,7 +301,7 @@ def test_a_third_level_that_heals_accuses() -> None:
     """Where good's level does not heal, the others are tried too."""
     playbook = playbook_of({"a": "012", "b": "01"}, {"a": "1", "b": "1"})
     world = World(tuple(Rule(frozenset({setting(x), setting("b=1")})) for x in ("a=0", "a=1")))
-    assert (StoppedBy.CAUSE, {setting("a=1"), setting("b=1")}) == verdict(playbook, world)[:2]
+    assert (StoppedBy.CAUSE, frozenset({setting("a=1"), setting("b=1")})) == verdict(playbook, world)[:2]
 
 
 @pytest.mark.parametrize(("control", "by"), [("good", StoppedBy.TARGET), ("bad", StoppedBy.TARGET)])

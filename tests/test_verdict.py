@@ -16,7 +16,7 @@ from bisect_agent.model import Evidence, Playbook, State
 from bisect_agent.tree import Node
 from bisect_agent.verdict import Verdict
 from tests.fakes import Lab, stack_of
-from tests.strategies import Case, cases
+from tests.strategies import FEW, Case, cases
 from tests.worlds import Rule, World, claim, playbook_of, setting
 
 PLAYBOOK = playbook_of(
@@ -65,7 +65,7 @@ def true_of(folder: RunFolder, line: Evidence) -> bool:
     return (line.sha256, line.line, line.text) == (sha256(data).hexdigest(), number, excerpt(text))
 
 
-@settings(max_examples=8)
+@settings(FEW, max_examples=8)
 @given(cases())
 def test_every_line_that_is_named_is_there(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     """Path, number, offset, text and hash: a claim without an address is an opinion."""
@@ -74,7 +74,7 @@ def test_every_line_that_is_named_is_there(tmp_path_factory: pytest.TempPathFact
     assert [] == [line for line in found if not true_of(folder, line)]
 
 
-@settings(max_examples=8)
+@settings(FEW, max_examples=8)
 @given(cases())
 def test_a_verdict_survives_its_own_json(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     """What is published is all that is known."""

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from bisect_agent.errors import DamagedRun
 from bisect_agent.events import AnyEvent, Closed, Entry, HypothesisMoved, Judged, Sealed
-from bisect_agent.folder import RunFolder
-from bisect_agent.journal import FIRST, decode, encode
+from bisect_agent.folder import RunFolder, canonical
+from bisect_agent.journal import FIRST, NAME, decode, encode
 from bisect_agent.model import Passed, State
 from bisect_agent.verdict import Verdict
 from bisect_agent.verify import Verified, verify
 from tests.fakes import Lab, stack_of
+from tests.strategies import FEW
 from tests.worlds import Rule, World, claim, playbook_of, setting
 
 PLAYBOOK = playbook_of(
@@ -76,7 +77,7 @@ FILES = (
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=25)
+@settings(FEW, max_examples=25)
 @given(data=st.data())
 def test_any_changed_byte_is_found_and_its_file_named(
     run: tuple[RunFolder, Verdict], name: str, data: st.DataObject
@@ -131,7 +132,7 @@ def test_a_verified_run_stays_verified(run: tuple[RunFolder, Verdict]) -> None:
 def forged(folder: RunFolder, change: Callable[[AnyEvent], AnyEvent]) -> bytes:
     """The journal with changed events and an intact chain, as a careful forger would leave it."""
     data, previous = b"", FIRST
-    for entry in decode(folder.journal.read_bytes()):
+    for entry in decode(folder.read(NAME)):
         line = encode(Entry(entry.number, entry.at, change(entry.event)), previous)
         data, previous = data + line, sha256(line[:-1]).hexdigest()
     return data
@@ -182,3 +183,13 @@ def test_a_forged_record_does_not_follow(
     folder, _ = run
     with altered(folder.journal, forged(folder, change)):
         assert message in said_of(folder)
+
+
+def test_an_observation_must_follow_from_the_log(run: tuple[RunFolder, Verdict]) -> None:
+    """Where its file was forged along with the journal, the log's own lines still say otherwise."""
+    folder, _ = run
+    closed = [entry.event for entry in decode(forged(folder, unheard)) if isinstance(entry.event, Closed)]
+    observation = next(event.observation for event in closed if event.trial == "t02")
+    path = folder.path / "trials/t02-bad/1/observation.json"
+    with altered(folder.journal, forged(folder, unheard)), altered(path, canonical(observation)):
+        assert "trials/t02-bad/1/server.log: its lines do not say what the journal holds" == said_of(folder)

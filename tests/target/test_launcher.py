@@ -168,10 +168,15 @@ def test_the_script_gets_its_arguments_and_nothing_but_its_environment(lab: Lab)
 
 
 def test_the_script_ignores_no_signal_and_reads_no_input(lab: Lab) -> None:
-    """What the supervisor does to signals and input stays with the supervisor."""
+    """What the supervisor does to signals and input stays with the supervisor.
+
+    Signals 32 and 33 are the C library's own; make starts its children with both ignored, and nobody
+    can set them.
+    """
     folder, _ = lab.start("grep SigIgn /proc/self/status; cat; echo end")
     lab.ended(folder)
-    assert lab.log(folder).splitlines()[1:] == [b"SigIgn:\t0000000000000000", b"end"]
+    ignored, end = lab.log(folder).splitlines()[1:]
+    assert (0, b"end") == (int(ignored.split()[1], 16) & ~(0b11 << 31), end)
 
 
 def test_the_log_begins_with_the_attempts_own_line(lab: Lab) -> None:
