@@ -29,11 +29,12 @@ from bisect_agent.events import (
     ReadySeen,
     Stopping,
 )
-from bisect_agent.folder import LOG, SCRIPT, RunFolder, attempt_path, canonical, digest
+from bisect_agent.folder import ENV, LOG, SCRIPT, RunFolder, attempt_path, canonical, digest
 from bisect_agent.hosts import DiskFull, Host
 from bisect_agent.judge import RESPONSE
 from bisect_agent.model import (
     HttpAnswer,
+    Kind,
     Match,
     MatchKind,
     Observation,
@@ -47,7 +48,7 @@ from bisect_agent.model import (
 from bisect_agent.phases import Progress, stuck
 from bisect_agent.playbook import arguments, environment
 from bisect_agent.record import Record
-from bisect_agent.secrets import Masker
+from bisect_agent.secrets import Masker, encode
 from bisect_agent.serving import ask, busy, held
 from bisect_agent.signatures import Scanner, watches
 from bisect_agent.target.launcher import LOG as TARGET_LOG
@@ -205,7 +206,8 @@ class _Attempt:
         order = self.order()
         self.folder.write(f"{self.path}/{SCRIPT}", order.script)
         lines = "".join(f"{name}={value}\n" for name, value in sorted(order.env.items()))
-        self.folder.write(f"{self.path}/env", self.masker.mask(lines).encode())
+        variables = encode(self.masker.mask(lines))
+        self.folder.write(f"{self.path}/{ENV}", variables)
         name = f"{self.trial}-{self.number}"
         self.emit(
             Launching(
@@ -214,6 +216,7 @@ class _Attempt:
                 folder=name,
                 tag=self.task.tag,
                 script=digest(order.script),
+                env=digest(variables),
             )
         )
         self.target = self.edge.launcher.prepare(name, order)
@@ -350,6 +353,8 @@ class _Attempt:
         """Whether it is time to ask the server: after its ready line, or at once where it has none."""
         observe = self.playbook.observe
         by_http = observe.ready_http is not None and observe.ready_log is None
+        if self.playbook.kind is Kind.JOB:
+            return False
         return self.record.size > 0 and (self.progress.ready or by_http)
 
     def ask(self) -> Serving:

@@ -58,10 +58,18 @@ class _Flight:
 
 
 @dataclass(frozen=True)
-class _Message:
-    """An event of an attempt, or the error that ended its thread; `written` is set when it is taken."""
+class _Crash:
+    """An error of our own that has ended an attempt's thread."""
 
-    event: OfAttempt | Exception
+    trial: str
+    error: Exception
+
+
+@dataclass(frozen=True)
+class _Message:
+    """What an attempt's thread has to say; `written` is set when it was taken."""
+
+    event: OfAttempt | _Crash
     written: threading.Event
 
 
@@ -213,13 +221,13 @@ class Engine:
             try:
                 carry_out(task, self._edge, self._folder, self._emit, cancel)
             except Exception as error:
-                self._emit(error)
+                self._emit(_Crash(trial.id, error))
 
         thread = threading.Thread(target=fly, name=f"{trial.id}/{number}", daemon=True)
         self._flights[trial.id] = _Flight(trial, number, thread, cancel)
         thread.start()
 
-    def _emit(self, event: OfAttempt | Exception) -> None:
+    def _emit(self, event: OfAttempt | _Crash) -> None:
         """Called by an attempt's thread: returns when this thread has written the event."""
         message = _Message(event, threading.Event())
         self._messages.put(message)
@@ -231,10 +239,10 @@ class Engine:
             message = self._messages.get(timeout=TURN)
         except queue.Empty:
             return
-        if isinstance(message.event, Exception):
-            self._flights.clear()
+        if isinstance(message.event, _Crash):
+            del self._flights[message.event.trial]
             message.written.set()
-            raise message.event
+            raise message.event.error
         flight = self._flights[message.event.trial]
         try:
             self._append(message.event)

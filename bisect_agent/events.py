@@ -74,12 +74,16 @@ class _OfAttempt(Frozen):
 
 
 class Launching(_OfAttempt):
-    """The intent: this script, with this tag, is about to be put into this folder and started."""
+    """The intent: this script, with this tag, is about to be put into this folder and started.
+
+    `script` and `env` are the sha256 of our copies; secrets are masked in the second.
+    """
 
     kind: Literal["launching"] = "launching"
     folder: str
     tag: str
     script: str
+    env: str
 
 
 class Launched(_OfAttempt):

@@ -22,6 +22,7 @@ RESOLVED: Final = "resolved.json"
 VERDICT: Final = "verdict.json"
 LOG: Final = "server.log"
 SCRIPT: Final = "launch.sh"
+ENV: Final = "env"
 
 
 def canonical(value: BaseModel) -> bytes:

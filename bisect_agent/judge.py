@@ -126,8 +126,14 @@ class _Case:
     # --- the outcome --------------------------------------------------------------------------------
 
     def outcome(self) -> Outcome:
-        """Ours first, then what makes the run invalid, then what the stack did."""
-        return self._ours() or self._not_applied() or self._infrastructure() or self._theirs()
+        """Ours first, then what makes the run invalid, then what the stack did.
+
+        Trouble of the machine is nothing to a stack that was seen to work all the same.
+        """
+        if excuse := self._ours() or self._not_applied():
+            return excuse
+        theirs = self._theirs()
+        return (self._infrastructure() if isinstance(theirs, Failed) else None) or theirs
 
     def _ours(self) -> Unresolved | None:
         seen = self.seen

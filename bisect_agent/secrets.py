@@ -8,11 +8,16 @@ SHORTEST = 4
 """A shorter value is not masked: it would star out half of an honest log."""
 
 
+def encode(text: str) -> bytes:
+    """The bytes of a text, those of an environment that are no UTF-8 too."""
+    return text.encode(errors="surrogateescape")
+
+
 class Masker:
     """Masks values in a stream of bytes, also where a value is cut by the end of a chunk."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        encoded = {value.encode() for value in values if len(value) >= SHORTEST}
+        encoded = {encode(value) for value in values if len(value) >= SHORTEST}
         self._values = sorted(encoded, key=len, reverse=True)
         self._held = b""
 
@@ -30,7 +35,7 @@ class Masker:
 
     def mask(self, text: str) -> str:
         """A whole text, masked."""
-        return self._mask(text.encode()).decode()
+        return self._mask(encode(text)).decode(errors="surrogateescape")
 
     def _mask(self, data: bytes) -> bytes:
         for value in self._values:

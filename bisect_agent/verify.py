@@ -15,6 +15,7 @@ from bisect_agent.errors import DamagedRun
 from bisect_agent.events import Closed, HypothesisMoved, Judged, Launching, RunState
 from bisect_agent.evidence import Table
 from bisect_agent.folder import (
+    ENV,
     PLAYBOOK,
     RESOLVED,
     SCRIPT,
@@ -62,7 +63,9 @@ def verify(folder: RunFolder) -> Verified:
     for entry in entries[:-1]:
         where = f"{JOURNAL}:{entry.number}"
         if isinstance(entry.event, Launching):
-            _same_script(folder, _trial(state, entry.event.trial), entry.event)
+            path = attempt_path(_trial(state, entry.event.trial), entry.event.attempt)
+            _same(f"{path}/{SCRIPT}", entry.event.script, digest(folder.read(f"{path}/{SCRIPT}")))
+            _same(f"{path}/{ENV}", entry.event.env, digest(folder.read(f"{path}/{ENV}")))
         if isinstance(entry.event, Closed):
             size += _reread(folder, playbook, _trial(state, entry.event.trial), entry.event)
         if isinstance(entry.event, Judged):
@@ -81,11 +84,6 @@ def verify(folder: RunFolder) -> Verified:
 def _same(name: str, expected: str, found: str) -> None:
     if expected != found:
         raise DamagedRun(f"{name}: it is not the file that the journal names (sha256 {found[:12]}…)")
-
-
-def _same_script(folder: RunFolder, trial: Trial, event: Launching) -> None:
-    path = f"{attempt_path(trial, event.attempt)}/{SCRIPT}"
-    _same(path, event.script, digest(folder.read(path)))
 
 
 def _trial(state: RunState, name: str) -> Trial:

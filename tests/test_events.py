@@ -57,7 +57,7 @@ def attempt(outcome: Outcome, number: int = 1, trial: Trial = GOOD) -> tuple[Any
     """An attempt that was not even launched, and what was made of it."""
     of = {"trial": trial.id, "attempt": number}
     return (
-        Launching(**of, folder="", tag="", script=""),
+        Launching(**of, folder="", tag="", script="", env=""),
         Closed(**of, observation=Observation(why=Why.TROUBLE)),
         Judged(settled=Settled(trial=trial, attempt=number, outcome=outcome)),
     )
