@@ -138,6 +138,8 @@ def list_runs(runs: RunsOption = RUNS) -> None:
     """Lists the runs of a folder, newest last, with what each concluded."""
     from bisect_agent.report.files import listing
 
+    if not runs.is_dir():
+        raise UsageError(f"{runs}: there is no such folder", "bisect-agent runs --runs DIR")
     for line in listing(runs):
         typer.echo(line)
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """The exit codes of every command (DESIGN: "Commands, exit codes")."""
+    """The exit codes of every command; the README says what each means."""
 
     CONCLUDED = 0
     NOT_ESTABLISHED = 1
