@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar, assert_never
 from bisect_agent import tail
 from bisect_agent.answers import complaint
 from bisect_agent.errors import TargetError, Unreachable
+from bisect_agent.events import Attempt as Begun
 from bisect_agent.events import (
     Closed,
     Ending,
@@ -28,6 +29,7 @@ from bisect_agent.events import (
     PhaseEntered,
     ReadySeen,
     Stopping,
+    TakenUp,
 )
 from bisect_agent.folder import ENV, LOG, SCRIPT, RunFolder, attempt_path, canonical, digest
 from bisect_agent.hosts import DiskFull, Host
@@ -109,6 +111,7 @@ class Task:
     """What is to be carried out.
 
     `keep` leaves a server that answers running, for the restore; `answer` is what `good` answered.
+    `begun` is how far an earlier process of ours came with this very attempt.
     """
 
     playbook: Playbook
@@ -117,6 +120,7 @@ class Task:
     tag: str
     keep: bool = False
     answer: str | None = None
+    begun: Begun | None = None
 
 
 Done = TypeVar("Done")
@@ -137,11 +141,17 @@ def carry_out(task: Task, edge: Edge, folder: RunFolder, emit: Emit, cancel: thr
 
 @dataclass(frozen=True)
 class _End:
-    """Why the attempt is to end, and the line that says so."""
+    """Why the attempt is to end, and the line that says so.
+
+    `quiet` and `cut` are set where an earlier process of ours had come that far: how long the log had
+    stood still, and the byte at which its stop began.
+    """
 
     why: Why
     match: Match | None = None
     trouble: Trouble | None = None
+    quiet: float | None = None
+    cut: int | None = None
 
 
 class _Attempt:
@@ -168,15 +178,14 @@ class _Attempt:
         self.serving: Serving | None = None
         self.launched = False
         self.ended = False
+        self.quiet = 0.0
         self.busy: tuple[int, ...] = ()
         self.given_up = threading.Event()
 
     def run(self) -> None:
         """All steps; a setback of ours ends the attempt, and what was started is ended all the same."""
         try:
-            self.preflight()
-            self.launch()
-            end = self.watch()
+            end = self.take_up(self.task.begun) if self.task.begun else self.begin()
         except (Setback, TargetError) as error:
             end = _End(Why.TROUBLE, trouble=_trouble(error))
         try:
@@ -196,35 +205,71 @@ class _Attempt:
 
     # --- before ---------------------------------------------------------------------------------------
 
+    def begin(self) -> _End:
+        """The attempt from its first step to what ends it."""
+        self.preflight()
+        self.launch()
+        return self.watch()
+
+    def take_up(self, begun: Begun) -> _End:
+        """Goes on with what an earlier process of ours began. The target says how far it came.
+
+        Nothing is started a second time: the target's claim stands, whatever our record lost. What was
+        being ended is ended, with the same bytes as evidence; what was watched is read again.
+        """
+        self.target = f"{self.edge.folder}/{begun.folder}"
+        status = self.edge.launcher.status(self.target)
+        if begun.state == "launching" and not status.claimed:
+            self.target = ""
+            self.preflight()
+            self.start(self.order())
+            return self.watch()
+        self.emit(TakenUp(trial=self.trial, attempt=self.number))
+        self.launched = True
+        if status.supervisor == "none":
+            raise Setback(Reason.NOT_LAUNCHED, "it was claimed, and then nothing was started")
+        if begun.ending is None:
+            return self.watch()
+        self.open_log()
+        self.serving = begun.ending.serving
+        return _End(begun.ending.why, begun.ending.match, begun.ending.trouble, begun.ending.quiet, begun.cut)
+
     def preflight(self) -> None:
         """The ports must be free before we start, or the answers would be somebody else's."""
         if taken := busy(self.edge.launcher, self.playbook.target.ports):
             raise Setback(Reason.PORT_BUSY, taken)
 
     def launch(self) -> None:
-        """Puts the script, shows that it is there, starts it, and shows that it runs."""
+        """Says what is about to be started, and starts it."""
         order = self.order()
         self.folder.write(f"{self.path}/{SCRIPT}", order.script)
         lines = "".join(f"{name}={value}\n" for name, value in sorted(order.env.items()))
         variables = encode(self.masker.mask(lines))
         self.folder.write(f"{self.path}/{ENV}", variables)
-        name = f"{self.trial}-{self.number}"
         self.emit(
             Launching(
                 trial=self.trial,
                 attempt=self.number,
-                folder=name,
+                folder=self.target_name(),
                 tag=self.task.tag,
                 script=digest(order.script),
                 env=digest(variables),
             )
         )
-        self.target = self.edge.launcher.prepare(name, order)
+        self.start(order)
+
+    def start(self, order: Order) -> None:
+        """Puts the script, shows that it is there, starts it, and shows that it runs."""
+        self.target = self.edge.launcher.prepare(self.target_name(), order)
         started = self.edge.launcher.start(self.target)
         self.launched = True
         self.emit(
             Launched(trial=self.trial, attempt=self.number, supervisor=started.supervisor, main=started.main)
         )
+
+    def target_name(self) -> str:
+        """The attempt's folder on the target: no other attempt of this run ever has its name."""
+        return f"{self.trial}-{self.number}-{self.task.tag[:8]}"
 
     def order(self) -> Order:
         """What the target is told to start."""
@@ -244,9 +289,7 @@ class _Attempt:
     def watch(self) -> _End:
         """Reads the log until something ends the attempt."""
         clock = self.edge.clock
-        path = f"{self.target}/{TARGET_LOG}"
-        self.tail = tail.Tail(self.edge.host, path, first_line(self.task.tag))
-        self.progress = Progress(began=clock.monotonic(), grown=clock.monotonic())
+        self.open_log()
         pool = ThreadPoolExecutor(1)
         answered: Future[Serving] | None = None
         alive_at = clock.monotonic() + ALIVE_EVERY
@@ -270,6 +313,13 @@ class _Attempt:
             # Whoever still asks is not waited for: a hanging server must not delay its own end.
             self.given_up.set()
             pool.shutdown(wait=False, cancel_futures=True)
+
+    def open_log(self) -> None:
+        """Stands before the log's first byte; the clocks of the start begin."""
+        now = self.edge.clock.monotonic()
+        path = f"{self.target}/{TARGET_LOG}"
+        self.tail = tail.Tail(self.edge.host, path, first_line(self.task.tag))
+        self.progress = Progress(began=now, grown=now)
 
     def read(self) -> _End | None:
         """Takes what the log has to say now; the end, if a line or the log itself demands it."""
@@ -330,14 +380,18 @@ class _Attempt:
     def enter(self, match: Match) -> None:
         """A phase begins. Ranks repeat the markers: only the first one to come so far says something new."""
         order = ["", *(phase.name for phase in self.playbook.observe.phases)]
-        if not self.ended and order.index(match.id) > order.index(self.progress.phase):
-            self.progress = self.progress.enter(match.id)
+        if order.index(match.id) <= order.index(self.progress.phase):
+            return
+        self.progress = self.progress.enter(match.id)
+        if not self.ended:
             self.emit(PhaseEntered(trial=self.trial, attempt=self.number, match=match))
 
     def become_ready(self, match: Match | None) -> None:
         """The ready rule is met."""
-        if not self.ended and not self.progress.ready:
-            self.progress = self.progress.become_ready()
+        if self.progress.ready:
+            return
+        self.progress = self.progress.become_ready()
+        if not self.ended:
             self.emit(ReadySeen(trial=self.trial, attempt=self.number, match=match))
 
     def waited(self) -> float:
@@ -423,17 +477,30 @@ class _Attempt:
     def finish(self, end: _End) -> Stopped | None:
         """Announces the end, hears the other ranks, and stops what runs; None where it goes on running."""
         self.ended = True
+        self.quiet = round(self.waited(), 3) if end.quiet is None else end.quiet
         if not self.target:
             return None
         if self.launched:
-            self.emit(Ending(trial=self.trial, attempt=self.number, why=end.why, match=end.match))
-        if end.why in {Why.FATAL, Why.EXITED}:
+            self.emit(self.ending(end))
+        if end.why in {Why.FATAL, Why.EXITED} and end.cut is None:
             self.hear_other_ranks()
         if self.keeps(end):
             return None
-        stopped = self.stop()
+        stopped = self.stop(end.cut)
         self.busy = self.patiently(self.busy_ports)
         return stopped
+
+    def ending(self, end: _End) -> Ending:
+        """All that a later process of ours could not see again, should this one die now."""
+        return Ending(
+            trial=self.trial,
+            attempt=self.number,
+            why=end.why,
+            match=end.match,
+            trouble=end.trouble,
+            serving=self.serving,
+            quiet=self.quiet,
+        )
 
     def hear_other_ranks(self) -> None:
         """Reads on for a moment: who failed first is told by the stamps of all ranks."""
@@ -454,17 +521,22 @@ class _Attempt:
             return False
         return complaint(self.serving, self.playbook.observe.request, self.task.answer) is None
 
-    def stop(self) -> Stopped:
-        """Ends all of the attempt; nothing written after we began to is evidence."""
-        self.drained()
-        if self.launched and not self.patiently(self.result):
-            log = self.patiently(lambda: self.edge.host.stat(f"{self.target}/{TARGET_LOG}"))
-            offset = log.size if log else self.record.size
+    def stop(self, cut: int | None) -> Stopped:
+        """Ends all of the attempt; nothing written after we began to (or had begun to) is evidence."""
+        if cut is None:
+            self.drained()
+        if self.launched and (cut is not None or not self.patiently(self.result)):
+            offset = self.log_size() if cut is None else cut
             self.emit(Stopping(trial=self.trial, attempt=self.number, offset=offset))
             self.record.cut(offset)
         stopped = self.patiently(lambda: self.edge.launcher.stop(self.target))
         self.drained()
         return stopped
+
+    def log_size(self) -> int:
+        """The bytes of the log now, on the target."""
+        log = self.patiently(lambda: self.edge.host.stat(f"{self.target}/{TARGET_LOG}"))
+        return log.size if log else self.record.size
 
     def patiently(self, deed: Callable[[], Done]) -> Done:
         """Does what may be done twice, until the target answers: a lost call must not leave it dirty."""
@@ -486,7 +558,7 @@ class _Attempt:
             log=copy,
             why=end.why,
             phase="serving" if self.progress.ready else self.progress.phase,
-            quiet=round(self.waited(), 3),
+            quiet=self.quiet,
             serving=self.serving,
             exit=stopped.exit if stopped and end.why is Why.EXITED else None,
             stopped=stopped is not None and stopped.stopped,

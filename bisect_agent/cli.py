@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from bisect_agent.errors import BisectError, ExitCode, UsageError
 if TYPE_CHECKING:
     from bisect_agent.engine import Engine, Listener
     from bisect_agent.events import Entry
+    from bisect_agent.investigation import Investigation
     from bisect_agent.verdict import Verdict
 
 app = typer.Typer(
@@ -68,21 +69,23 @@ def run(
     debug: DebugOption = False,
 ) -> None:
     """Runs a playbook to its verdict, then brings the good server up again."""
-    from bisect_agent.investigation import open_new, restored
-    from bisect_agent.report.files import write_reports
+    from bisect_agent.investigation import open_new
 
-    with (
-        _progress(quiet=quiet, debug=debug) as listener,
-        open_new(_find(playbook), runs, _pins(pin), listener) as investigation,
-    ):
-        with _interruptible(investigation.engine):
-            outcome = investigation.engine.run()
-        write_reports(investigation.folder, outcome.verdict, investigation.playbook.title)
-    _show(outcome.verdict, as_json=as_json)
-    _say(f"run folder: {investigation.folder.path}")
-    if restored(investigation.engine.state):
-        _say(f"the good server runs on; to stop it: bisect-agent stop {investigation.folder.path}")
-    raise typer.Exit(outcome.code)
+    found, pins = _find(playbook), _pins(pin)
+    _carry_out(lambda tell: open_new(found, runs, pins, tell), as_json=as_json, quiet=quiet, debug=debug)
+
+
+@app.command()
+def resume(
+    run: RunArgument, as_json: JsonOption = False, quiet: QuietOption = False, debug: DebugOption = False
+) -> None:
+    """Takes up a run that was interrupted, has crashed, or has spent its budget.
+
+    Limits may be raised in the playbook before; any other change of it is refused.
+    """
+    from bisect_agent.investigation import open_again
+
+    _carry_out(lambda tell: open_again(run, tell), as_json=as_json, quiet=quiet, debug=debug)
 
 
 @app.command()
@@ -172,6 +175,28 @@ def main() -> NoReturn:
         traceback.print_exc()
         _say("error: this is a bug of bisect-agent; the run folder named above holds the journal")
         sys.exit(ExitCode.BUG)
+
+
+def _carry_out(
+    opened: Callable[[Listener], AbstractContextManager[Investigation]],
+    *,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> NoReturn:
+    """Runs an investigation to its verdict, shows it, and leaves with its exit code."""
+    from bisect_agent.investigation import restored
+    from bisect_agent.report.files import write_reports
+
+    with _progress(quiet=quiet, debug=debug) as listener, opened(listener) as investigation:
+        with _interruptible(investigation.engine):
+            outcome = investigation.engine.run()
+        write_reports(investigation.folder, outcome.verdict, investigation.playbook.title)
+    _show(outcome.verdict, as_json=as_json)
+    _say(f"run folder: {investigation.folder.path}")
+    if restored(investigation.engine.state):
+        _say(f"the good server runs on; to stop it: bisect-agent stop {investigation.folder.path}")
+    raise typer.Exit(outcome.code)
 
 
 def _find(name: str) -> Path:

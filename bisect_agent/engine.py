@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -20,7 +20,7 @@ from bisect_agent.errors import RANK, ExitCode, TargetError
 from bisect_agent.events import Entry, OfAttempt, RunState
 from bisect_agent.evidence import Table
 from bisect_agent.facts import facts
-from bisect_agent.folder import VERDICT, RunFolder, canonical, digest
+from bisect_agent.folder import VERDICT, RunFolder, attempt_path, canonical, digest
 from bisect_agent.journal import Journal
 from bisect_agent.judge import Known, judge, known
 from bisect_agent.model import Observation, Passed, Playbook, Reason, StoppedBy, Trial, Unresolved
@@ -108,6 +108,7 @@ class Engine:
         self.interrupts = 0
         self._deadline = 0.0
         self.state: RunState = events.fold(journal.entries)
+        self._judged_before = len(self.state.judged())
 
     # --- from outside ---------------------------------------------------------------------------------
 
@@ -118,17 +119,28 @@ class Engine:
         """
         self.interrupts += 1
 
-    def begin(self, event: events.RunStarted) -> None:
-        """Writes the journal's first line."""
+    def begin(self, event: events.RunStarted | events.Resumed) -> None:
+        """Writes the first line of a run, or of its resumption."""
         self._append(event)
 
+    def sweep(self, folders: Sequence[str]) -> None:
+        """Ends attempts of this run, by their folders on the target, that the journal lost the record of."""
+        known = {attempt.folder for attempt in self.state.attempts.values()}
+        for name in folders:
+            if name not in known:
+                self._edge.launcher.stop(f"{self._edge.folder}/{name}")
+
     def run(self, capacity: int = 1) -> Outcome:
-        """Runs to the verdict, whatever happens on the way; `good` is restored on every way out."""
+        """Runs to the verdict, whatever happens on the way; `good` is restored on every way out.
+
+        A run that an earlier process began goes on where its journal, and the target, say that it is.
+        """
         self._deadline = self._edge.clock.monotonic() + self._playbook.limits.wall
         try:
-            ended = self._searched(capacity)
-            self._weigh(None)
-            self._append(events.Concluded(stopped_by=ended.by, detail=ended.detail))
+            if self.state.concluded is None:
+                ended = self._searched(capacity)
+                self._weigh(None)
+                self._append(events.Concluded(stopped_by=ended.by, detail=ended.detail))
             return self._finish()
         except Exception as error:
             self._give_up(error)
@@ -143,7 +155,10 @@ class Engine:
             return search.Finished(StoppedBy.TARGET, str(error).replace("\n  try:", "; try:"))
 
     def _investigate(self, capacity: int) -> search.Finished:
-        self._survey()
+        if self.state.state == "opened":
+            self._end_restored()
+            self._survey()
+        self._catch_up()
         while True:
             step = self._early() or search.step(
                 self._playbook, self.state.settled(), self.state.in_flight(), capacity
@@ -158,17 +173,36 @@ class Engine:
                     self._start(trial)
             self._turn()
 
+    def _end_restored(self) -> None:
+        """Stops what an earlier restore of this run has left running: its ports are needed again."""
+        for folder in self.state.running:
+            stopped = self._edge.launcher.stop(f"{self._edge.folder}/{folder}")
+            self._append(events.RestoreEnded(folder=folder, left=stopped.left))
+            if stopped.left:
+                raise TargetError(f"{self._edge.host.name}: the restored server does not die", "look at it")
+
+    def _catch_up(self) -> None:
+        """Judges what an earlier process of ours has closed, and weighs what it has judged."""
+        for (name, number), attempt in self.state.attempts.items():
+            if attempt.observation is not None and attempt.settled is None:
+                self._judge(self._trial(name), number, attempt.observation)
+        if judged := self.state.judged():
+            self._weigh(judged[-1].trial.id)
+
+    def _trial(self, name: str) -> Trial:
+        """A trial that was planned, the restore among them."""
+        planned = self.state.planned.get(name) or self.state.restore
+        assert planned is not None, f"{name} was planned"
+        return planned.trial
+
     def _early(self) -> search.Finished | None:
         """Whether something other than the search ends it."""
         if self.interrupts:
             return search.Finished(StoppedBy.INTERRUPTED)
         judged = self.state.judged()
-        if (
-            judged
-            and isinstance(judged[-1].outcome, Unresolved)
-            and judged[-1].outcome.reason is Reason.DIRTY
-        ):
-            return search.Finished(StoppedBy.DIRTY, judged[-1].outcome.detail)
+        for run in judged[self._judged_before :]:
+            if isinstance(run.outcome, Unresolved) and run.outcome.reason is Reason.DIRTY:
+                return search.Finished(StoppedBy.DIRTY, run.outcome.detail)
         limits = self._playbook.limits
         if not self._flights and len(judged) >= limits.trials:
             return search.Finished(StoppedBy.BUDGET, f"limits.trials: {limits.trials} attempts were made")
@@ -210,11 +244,15 @@ class Engine:
         self._append(events.TrialPlanned(trial=wanted.trial, why=wanted.why, predicted=predicted))
 
     def _start(self, trial: Trial, *, keep: bool = False) -> None:
-        """Starts the next attempt of a trial in a thread of its own."""
-        number = self.state.next_attempt(trial.id)
+        """Starts the next attempt of a trial in a thread of its own, or goes on with one that has begun."""
+        begun = self.state.open_attempt(trial.id)
+        number = begun.number if begun else self.state.next_attempt(trial.id)
         assert number is not None, f"{trial.id} is settled"
+        tag = begun.tag if begun else self._token()
+        if begun is None:
+            self._folder.set_aside(attempt_path(trial, number))
         answer = known_so_far(self._playbook, self.state).answer
-        task = Task(self._playbook, trial, number, self._token(), keep=keep, answer=answer)
+        task = Task(self._playbook, trial, number, tag, keep=keep, answer=answer, begun=begun)
         cancel = threading.Event()
 
         def fly() -> None:
@@ -252,18 +290,13 @@ class Engine:
                 flight.thread.join()
                 del self._flights[flight.trial.id]
         if isinstance(message.event, events.Closed):
-            self._judge(flight, message.event.observation)
+            self._judge(flight.trial, flight.attempt, message.event.observation)
 
-    def _judge(self, flight: _Flight, observation: Observation) -> None:
-        settled = judge(
-            self._playbook,
-            flight.trial,
-            flight.attempt,
-            observation,
-            known_so_far(self._playbook, self.state),
-        )
+    def _judge(self, trial: Trial, attempt: int, observation: Observation) -> None:
+        seen = known_so_far(self._playbook, self.state)
+        settled = judge(self._playbook, trial, attempt, observation, seen)
         self._append(events.Judged(settled=settled))
-        self._weigh(flight.trial.id)
+        self._weigh(trial.id)
 
     def _weigh(self, trial: str | None) -> None:
         """Records what the hypotheses have come to with this trial, or, without one, in the end."""
@@ -323,15 +356,25 @@ class Engine:
         dirty = concluded is not None and concluded.stopped_by is StoppedBy.DIRTY
         if playbook.restore == "none" or not worked or dirty:
             return
-        trial = Trial(id="restore", control="restore", configuration=playbook.good)
-        self._append(events.RestorePlanned(trial=trial))
-        while self.state.next_attempt(trial.id) is not None and self.interrupts < LEAVE:
+        if state.restore is None:
+            name = f"restore-{state.restores + 1}" if state.restores else "restore"
+            trial = Trial(id=name, control="restore", configuration=playbook.good)
+            self._append(events.RestorePlanned(trial=trial))
+        else:
+            trial = state.restore.trial
+            self._catch_up()
+        while self._unfinished(trial) and self.interrupts < LEAVE:
             self._start(trial, keep=True)
             while self._flights:
                 if self.interrupts >= LEAVE:
                     self._land()
                 else:
                     self._turn()
+
+    def _unfinished(self, trial: Trial) -> bool:
+        """Whether a trial has an attempt to go on with, or needs another one."""
+        state = self.state
+        return state.open_attempt(trial.id) is not None or state.next_attempt(trial.id) is not None
 
 
 def known_so_far(playbook: Playbook, state: RunState) -> Known:

@@ -16,15 +16,19 @@ from bisect_agent.errors import DamagedRun
 from bisect_agent.lifecycle import ATTEMPT, HYPOTHESIS, INVESTIGATION, initial, move
 from bisect_agent.model import (
     RETRIED,
+    UNCOUNTED,
     Frozen,
+    Limits,
     Match,
     Observation,
     Prediction,
     Process,
+    Serving,
     Settled,
     State,
     StoppedBy,
     Trial,
+    Trouble,
     Unresolved,
     Why,
 )
@@ -35,13 +39,33 @@ ATTEMPTS = 3
 
 
 class RunStarted(Frozen):
-    """The run folder was laid out; `resolved` and `playbook` are the sha256 of its two files."""
+    """The run folder was laid out; `resolved` and `playbook` are the sha256 of its two files.
+
+    `source` is where the playbook was read, `pins` what the command line pinned: to see, when the run
+    is resumed, that it is still the same question.
+    """
 
     kind: Literal["run-started"] = "run-started"
     run: str
     playbook: str
     resolved: str
     versions: Mapping[str, str]
+    source: str = ""
+    pins: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Resumed(Frozen):
+    """A later process of ours takes the run up.
+
+    `reopens` says that the search goes on although it was concluded (interrupted, out of budget, …).
+    `lost` names what the journal no longer holds; `limits` are the new ones, where they were raised.
+    """
+
+    kind: Literal["resumed"] = "resumed"
+    versions: Mapping[str, str]
+    reopens: bool
+    limits: Limits | None = None
+    lost: tuple[str, ...] = ()
 
 
 class TargetSurveyed(Frozen):
@@ -94,6 +118,12 @@ class Launched(_OfAttempt):
     main: Process
 
 
+class TakenUp(_OfAttempt):
+    """An attempt that an earlier process of ours began is watched again, from its log's first byte."""
+
+    kind: Literal["taken-up"] = "taken-up"
+
+
 class LogSeen(_OfAttempt):
     """The log exists, is new, and carries this attempt's tag in its first line."""
 
@@ -116,11 +146,14 @@ class ReadySeen(_OfAttempt):
 
 
 class Ending(_OfAttempt):
-    """The attempt is to end: why, and at which match."""
+    """The attempt is to end: why, at which match, and what was seen that cannot be seen again."""
 
     kind: Literal["ending"] = "ending"
     why: Why
     match: Match | None = None
+    trouble: Trouble | None = None
+    serving: Serving | None = None
+    quiet: float = 0.0
 
 
 class Stopping(_OfAttempt):
@@ -153,6 +186,14 @@ class HypothesisMoved(Frozen):
     trial: str | None
 
 
+class RestoreEnded(Frozen):
+    """A server that an earlier restore had left running was stopped; what did not die is `left`."""
+
+    kind: Literal["restore-ended"] = "restore-ended"
+    folder: str
+    left: tuple[Process, ...] = ()
+
+
 class Concluded(Frozen):
     """The search is over, or was ended."""
 
@@ -169,15 +210,17 @@ class Sealed(Frozen):
     exit_code: int
 
 
-OfAttempt = Launching | Launched | LogSeen | PhaseEntered | ReadySeen | Ending | Stopping | Closed
+OfAttempt = Launching | Launched | TakenUp | LogSeen | PhaseEntered | ReadySeen | Ending | Stopping | Closed
 AnyEvent = (
     RunStarted
+    | Resumed
     | TargetSurveyed
     | TrialPlanned
     | RestorePlanned
     | OfAttempt
     | Judged
     | HypothesisMoved
+    | RestoreEnded
     | Concluded
     | Sealed
 )
@@ -196,7 +239,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt as far as it has come. `began` and `ended` are in seconds since the epoch."""
+    """One attempt as far as it has come. `began` and `ended` are in seconds since the epoch.
+
+    `cut` is the log's byte at which our stop began.
+    """
+
+    number: int = 1
 
     began: float = 0.0
     ended: float = 0.0
@@ -204,19 +252,28 @@ class Attempt:
     folder: str = ""
     tag: str = ""
     phase: str = ""
+    ending: Ending | None = None
+    cut: int | None = None
     observation: Observation | None = None
     settled: Settled | None = None
 
 
 @dataclass(frozen=True)
 class RunState:
-    """All that the events so far amount to."""
+    """All that the events so far amount to.
+
+    `running` are the target's folders of restores that may have left a server running. `limits` are
+    those that a resume has raised.
+    """
 
     state: str = initial(INVESTIGATION)
     started: RunStarted | None = None
     surveyed: TargetSurveyed | None = None
     planned: Mapping[str, TrialPlanned] = field(default_factory=dict)
     restore: RestorePlanned | None = None
+    restores: int = 0
+    running: tuple[str, ...] = ()
+    limits: Limits | None = None
     attempts: Mapping[tuple[str, int], Attempt] = field(default_factory=dict)
     hypotheses: Mapping[str, str] = field(default_factory=dict)
     concluded: Concluded | None = None
@@ -228,15 +285,24 @@ class RunState:
         return self.attempts[trial, max(numbers)] if numbers else None
 
     def next_attempt(self, trial: str) -> int | None:
-        """The number of the attempt that the trial still needs; None when it is settled."""
-        last = self.last(trial)
-        if last is None:
+        """The number of the attempt that the trial still needs; None when it is settled, or one is open."""
+        tried = [a for (t, _), a in self.attempts.items() if t == trial]
+        if not tried:
             return 1
-        settled = last.settled
-        if settled is None or not isinstance(settled.outcome, Unresolved):
+        if any(a.settled is None for a in tried):
             return None
-        again = settled.outcome.reason in RETRIED and settled.attempt < ATTEMPTS
-        return settled.attempt + 1 if again else None
+        reasons = [
+            a.settled.outcome.reason for a in tried if a.settled and isinstance(a.settled.outcome, Unresolved)
+        ]
+        if len(reasons) < len(tried) or reasons[-1] not in RETRIED:
+            return None
+        counted = sum(reason not in UNCOUNTED for reason in reasons)
+        return max(a.number for a in tried) + 1 if counted < ATTEMPTS else None
+
+    def open_attempt(self, trial: str) -> Attempt | None:
+        """The attempt at a trial that has begun and is not judged, as an earlier process of ours left it."""
+        last = self.last(trial)
+        return last if last is not None and last.settled is None else None
 
     def settled(self) -> tuple[Settled, ...]:
         """The search's trials that have had their last word, in the order of that word."""
@@ -291,6 +357,17 @@ def apply(state: RunState, entry: Entry) -> RunState:
             if state.started:
                 raise DamagedRun("the run starts twice")
             return replace(state, started=event)
+        case Resumed(reopens=False):
+            return replace(state, state=_go(state, "resume"), limits=event.limits or state.limits)
+        case Resumed():
+            return replace(
+                state,
+                state=_go(state, "reopen"),
+                limits=event.limits or state.limits,
+                restore=None,
+                concluded=None,
+                sealed=None,
+            )
         case TargetSurveyed():
             return replace(state, state=_go(state, "survey"), surveyed=event)
         case TrialPlanned():
@@ -299,13 +376,15 @@ def apply(state: RunState, entry: Entry) -> RunState:
                 state, state=_go(state, "plan"), planned=planned, hypotheses=_tested(state, event.predicted)
             )
         case RestorePlanned():
-            return replace(state, state=_go(state, "restore"), restore=event)
+            return replace(state, state=_go(state, "restore"), restore=event, restores=state.restores + 1)
         case Judged():
             key = event.settled.trial.id, event.settled.attempt
             judged = replace(_step(state, key, "judge"), settled=event.settled)
             # A judged attempt moves to the end: attempts stay in the order of their last word.
             others = {k: a for k, a in state.attempts.items() if k != key}
             return replace(state, attempts={**others, key: judged})
+        case RestoreEnded():
+            return replace(state, running=tuple(f for f in state.running if f != event.folder))
         case HypothesisMoved():
             moved = _moved(state, event.hypothesis, _MOVES[event.state])
             return replace(state, hypotheses={**state.hypotheses, event.hypothesis: moved})
@@ -315,7 +394,8 @@ def apply(state: RunState, entry: Entry) -> RunState:
             return replace(state, state=_go(state, "seal"), sealed=event)
         case _:
             key = event.trial, event.attempt
-            return replace(state, attempts={**state.attempts, key: _advance(state, key, event, entry.at)})
+            attempts = {**state.attempts, key: _advance(state, key, event, entry.at)}
+            return replace(state, attempts=attempts, running=_running(state, event))
 
 
 def _go(state: RunState, name: str) -> str:
@@ -340,8 +420,19 @@ def _step(state: RunState, key: tuple[str, int], name: str) -> Attempt:
     trial, number = key
     if trial not in state.planned and not (state.restore and state.restore.trial.id == trial):
         raise DamagedRun(f"{trial} was never planned")
-    attempt = state.attempts.get(key, Attempt())
+    attempt = state.attempts.get(key, Attempt(number=number))
     return replace(attempt, state=move(f"attempt {number} of {trial}", ATTEMPT, attempt.state, name))
+
+
+def _running(state: RunState, event: OfAttempt) -> tuple[str, ...]:
+    """The restores that may have left a server running, after one more event of an attempt."""
+    is_restore = state.restore is not None and state.restore.trial.id == event.trial
+    if isinstance(event, Launching) and is_restore:
+        return (*state.running, event.folder)
+    if isinstance(event, Closed) and event.observation.stopped:
+        folder = state.attempts[event.trial, event.attempt].folder
+        return tuple(f for f in state.running if f != folder)
+    return state.running
 
 
 def _advance(state: RunState, key: tuple[str, int], event: OfAttempt, at: float) -> Attempt:
@@ -356,10 +447,12 @@ def _advance(state: RunState, key: tuple[str, int], event: OfAttempt, at: float)
             return replace(_step(state, key, "enter_phase"), phase=event.match.id)
         case ReadySeen():
             return _step(state, key, "see_ready")
+        case TakenUp():
+            return _step(state, key, "take_up")
         case Ending():
-            return _step(state, key, "begin_end")
+            return replace(_step(state, key, "begin_end"), ending=event)
         case Stopping():
-            return _step(state, key, "begin_stop")
+            return replace(_step(state, key, "begin_stop"), cut=event.offset)
         case Closed():
             return replace(_step(state, key, "close"), observation=event.observation, ended=at)
         case _:

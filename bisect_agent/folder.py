@@ -107,6 +107,13 @@ class RunFolder:
         """
         return io.FileIO(self._place(name), "w", opener=_private)
 
+    def set_aside(self, name: str) -> None:
+        """Gives way to a new folder of that name: what is there is kept under another one."""
+        place = self.path / name
+        if place.exists():
+            taken = len(list(place.parent.glob(f"{place.name}.lost-*")))
+            place.rename(place.with_name(f"{place.name}.lost-{taken + 1}"))
+
     def _place(self, name: str) -> Path:
         """Where a file goes; the folders above it are made, each for the owner alone."""
         target = self.path / name

@@ -17,14 +17,14 @@ from bisect_agent import events, playbook
 from bisect_agent.attempt import Edge
 from bisect_agent.check import check_script
 from bisect_agent.engine import Engine, Listener
-from bisect_agent.errors import TargetError
-from bisect_agent.events import RunStarted, RunState
+from bisect_agent.errors import ExitCode, TargetError, UsageError
+from bisect_agent.events import Resumed, RunStarted, RunState
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest, run_name
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import Journal, decode
-from bisect_agent.model import Passed, Playbook
+from bisect_agent.model import Limits, Passed, Playbook, StoppedBy
 from bisect_agent.target.launcher import Launcher
 
 HOME = "~/.bisect-agent"
@@ -70,35 +70,140 @@ def open_new(path: Path, runs: Path, pins: Mapping[str, str], listener: Listener
         TargetError: another investigation holds the target.
     """
     resolved = playbook.load(path, pins=pins)
-    clock, ours = SystemClock(), dict(os.environ)
+    clock, host = SystemClock(), LocalHost()
     name = run_name(resolved.title, clock.time(), secrets.token_hex(2))
-    host = LocalHost()
     check_script(host, resolved)
     with ExitStack() as stack:
-        for lock in _lock_names(resolved):
-            _hold(stack, host, lock, f"{runs / name}")
+        _hold(stack, host, resolved, runs / name)
         folder = RunFolder.create(runs / name, path.read_bytes(), resolved)
         journal = stack.enter_context(Journal(folder.path, clock.time))
-        place = resolved.target.folder or f"{Path(HOME).expanduser()}/{name}"
-        edge = Edge(
-            host=host,
-            launcher=Launcher(host, place, sys.executable),
-            folder=place,
-            python=sys.executable,
-            clock=clock,
-            ours=ours,
-            secrets=tuple(playbook.secrets_of(resolved, ours).values()),
-        )
-        engine = Engine(resolved, folder, journal, edge, version(), listener, lambda: secrets.token_hex(16))
+        edge = _edge(host, clock, resolved, name)
+        engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
         engine.begin(
             RunStarted(
                 run=name,
                 playbook=digest(folder.read(PLAYBOOK)),
                 resolved=digest(folder.read(RESOLVED)),
-                versions={"bisect_agent": version(), "python": sys.version.split()[0]},
+                versions=_versions(),
+                source=str(path.resolve()),
+                pins=pins,
             )
         )
         yield Investigation(engine, folder, resolved)
+
+
+@contextmanager
+def open_again(run: Path, listener: Listener) -> Iterator[Investigation]:
+    """The investigation of a run folder, taken up where its journal and the target say that it is.
+
+    Raises:
+        UsageError: the run is concluded, or another process carries it out.
+        PlaybookError: its playbook has changed in more than its limits.
+        TargetError: another investigation holds the target.
+    """
+    folder, clock, host = RunFolder(run), SystemClock(), LocalHost()
+    if not folder.journal.is_file():
+        raise UsageError(f"{run}: this is no run folder: it has no {JOURNAL}", "bisect-agent runs")
+    with ExitStack() as stack:
+        journal, lost = Journal.repaired(folder.path, clock.time)
+        stack.enter_context(journal)
+        state = events.fold(journal.entries)
+        if state.started is None:
+            raise UsageError(f"{run}: nothing was recorded before it ended", "run the playbook again")
+        reopens = _reopens(state, run)
+        resolved, limits = _unchanged(folder, state, state.started)
+        _hold(stack, host, resolved, run)
+        edge = _edge(host, clock, resolved, state.started.run)
+        engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
+        edge.launcher.install()
+        engine.sweep(_attempt_folders(edge))
+        engine.begin(Resumed(versions=_versions(), reopens=reopens, limits=limits, lost=lost))
+        yield Investigation(engine, folder, resolved)
+
+
+def _reopens(state: RunState, run: Path) -> bool:
+    """Whether the search goes on although it was concluded; a run that has its answer is left alone."""
+    if state.concluded is None:
+        return False
+    unanswered = state.concluded.stopped_by in _RESUMABLE
+    if state.sealed is None:
+        return unanswered
+    if not unanswered and state.sealed.exit_code != ExitCode.NOT_RESTORED:
+        raise UsageError(
+            f"{run}: this run is concluded: {state.concluded.stopped_by}", f"bisect-agent report {run}"
+        )
+    return True
+
+
+_RESUMABLE = frozenset(
+    {StoppedBy.TARGET, StoppedBy.BUDGET, StoppedBy.DIRTY, StoppedBy.INTERRUPTED, StoppedBy.BUG}
+)
+
+
+def _unchanged(folder: RunFolder, state: RunState, started: RunStarted) -> tuple[Playbook, Limits | None]:
+    """The run's playbook, with its limits as they are now; and these, where they were raised.
+
+    The file it was read from may have been edited since: its limits may be higher, nothing else may
+    differ. What the library ships may differ: the run keeps what it began with.
+    """
+    for name, expected in ((PLAYBOOK, started.playbook), (RESOLVED, started.resolved)):
+        if digest(folder.read(name)) != expected:
+            raise UsageError(
+                f"{folder.path / name} was changed: it is the record of what is being run",
+                f"put it back; limits are raised in {started.source}",
+            )
+    was = folder.resolved()
+    was = was.model_copy(update={"limits": state.limits or was.limits})
+    source = Path(started.source)
+    if not source.is_file():
+        return was, None
+    now = playbook.load(source, pins=started.pins)
+    changed = [name for name in _QUESTION if getattr(now, name) != getattr(was, name)]
+    lowered = [name for name in Limits.model_fields if getattr(now.limits, name) < getattr(was.limits, name)]
+    if changed or lowered:
+        what = ", ".join([*changed, *(f"limits.{name} (lowered)" for name in lowered)])
+        raise UsageError(
+            f"{source} has changed since the run began: {what}",
+            "put it back (limits may be raised), or start a new run",
+        )
+    if now.limits == was.limits:
+        return was, None
+    return was.model_copy(update={"limits": now.limits}), now.limits
+
+
+_QUESTION = tuple(name for name in Playbook.model_fields if name not in {"limits", "signatures"})
+"""The parts of a playbook that may not change while it is being run."""
+
+
+def _token() -> str:
+    """What no earlier attempt had."""
+    return secrets.token_hex(16)
+
+
+def _versions() -> dict[str, str]:
+    return {"bisect_agent": version(), "python": sys.version.split()[0]}
+
+
+def _edge(host: LocalHost, clock: SystemClock, resolved: Playbook, name: str) -> Edge:
+    """The target of a run: its files lie in a folder of the run's own."""
+    ours = dict(os.environ)
+    place = resolved.target.folder or f"{Path(HOME).expanduser()}/{name}"
+    return Edge(
+        host=host,
+        launcher=Launcher(host, place, sys.executable),
+        folder=place,
+        python=sys.executable,
+        clock=clock,
+        ours=ours,
+        secrets=tuple(playbook.secrets_of(resolved, ours).values()),
+    )
+
+
+def _attempt_folders(edge: Edge) -> list[str]:
+    """The attempts that the target has folders of."""
+    found = edge.host.run(["ls", "-1", edge.folder], timeout=30)
+    names = found.stdout.decode(errors="replace").split("\n")
+    return [name for name in names if edge.host.stat(f"{edge.folder}/{name}/claim") is not None]
 
 
 def restored(state: RunState) -> str | None:
@@ -133,13 +238,16 @@ def _lock_names(resolved: Playbook) -> list[str]:
     return [f"folder-{digest(resolved.target.cwd.encode())[:16]}"]
 
 
-def _hold(stack: ExitStack, host: Host, name: str, run: str) -> None:
-    path = f"{Path(HOME).expanduser()}/locks/{name}.lock"
-    holder = f"{socket.gethostname()} pid {os.getpid()}, run {run}"
-    lock = host.lock(path, holder)
-    if isinstance(lock, str):
-        raise TargetError(
-            f"{host.name}: another investigation holds {name}: {lock}",
-            "wait for it to end, or end it with Ctrl-C there: it restores the good server first",
+def _hold(stack: ExitStack, host: Host, resolved: Playbook, run: Path) -> None:
+    """Holds the target for this run alone."""
+    for name in _lock_names(resolved):
+        lock = host.lock(
+            f"{Path(HOME).expanduser()}/locks/{name}.lock",
+            f"{socket.gethostname()} pid {os.getpid()}, run {run}",
         )
-    stack.enter_context(lock)
+        if isinstance(lock, str):
+            raise TargetError(
+                f"{host.name}: another investigation holds {name}: {lock}",
+                "wait for it to end, or end it with Ctrl-C there: it restores the good server first",
+            )
+        stack.enter_context(lock)

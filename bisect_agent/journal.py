@@ -49,24 +49,39 @@ def decode(data: bytes, name: str = NAME) -> tuple[Entry, ...]:
     Raises:
         DamagedRun: naming the first line that is torn, altered, or out of its place.
     """
+    entries, _, damage = intact(data, name)
+    if damage:
+        raise damage
+    return entries
+
+
+def intact(data: bytes, name: str = NAME) -> tuple[tuple[Entry, ...], int, DamagedRun | None]:
+    """The entries up to the first damage, how many bytes they are, and what is wrong after them."""
     entries: list[Entry] = []
-    previous = FIRST
+    previous, size = FIRST, 0
     lines = data.split(b"\n")
-    if lines.pop():
-        raise DamagedRun(f"{name}:{len(lines) + 1}: the line is torn: it does not end in a newline")
+    torn = lines.pop()
     for number, line in enumerate(lines, start=1):
-        entry, link = _decode_line(line, f"{name}:{number}")
-        if link != previous:
-            raise DamagedRun(
-                f"{name}:{number}: the chain breaks here: this line or the one before was altered"
-            )
-        if entry.number != number:
-            raise DamagedRun(f"{name}:{number}: the line says that it is number {entry.number}")
-        if encode(entry, previous) != line + b"\n":
-            raise DamagedRun(f"{name}:{number}: the line is not as it was written")
-        entries.append(entry)
+        try:
+            entries.append(_verified(line, number, previous, f"{name}:{number}"))
+        except DamagedRun as damage:
+            return tuple(entries), size, damage
         previous = hashlib.sha256(line).hexdigest()
-    return tuple(entries)
+        size += len(line) + 1
+    message = f"{name}:{len(lines) + 1}: the line is torn: it does not end in a newline"
+    return tuple(entries), size, DamagedRun(message) if torn else None
+
+
+def _verified(line: bytes, number: int, previous: str, where: str) -> Entry:
+    """The entry of a line that is in its place, unaltered."""
+    entry, link = _decode_line(line, where)
+    if link != previous:
+        raise DamagedRun(f"{where}: the chain breaks here: this line or the one before was altered")
+    if entry.number != number:
+        raise DamagedRun(f"{where}: the line says that it is number {entry.number}")
+    if encode(entry, previous) != line + b"\n":
+        raise DamagedRun(f"{where}: the line is not as it was written")
+    return entry
 
 
 def _decode_line(line: bytes, where: str) -> tuple[Entry, str]:
@@ -92,12 +107,7 @@ class Journal:
         """
         self.path = folder / NAME
         self._clock = clock
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._file)
-            raise UsageError(f"{self.path}: another process is writing this run") from error
+        self._file = _locked(self.path)
         data = self.path.read_bytes()
         try:
             self.entries = list(decode(data))
@@ -106,6 +116,29 @@ class Journal:
             raise
         lines = data.splitlines()
         self._previous = hashlib.sha256(lines[-1]).hexdigest() if lines else FIRST
+
+    @classmethod
+    def repaired(cls, folder: Path, clock: Callable[[], float]) -> tuple[Self, tuple[str, ...]]:
+        """Opens a journal whose end may be damaged; returns it with sentences that name what is lost.
+
+        What is good is used. What is not is moved to a file beside it, and nothing is thrown away.
+        """
+        path = folder / NAME
+        data = path.read_bytes()
+        _, size, damage = intact(data)
+        if damage is None:
+            return cls(folder, clock), ()
+        lines = data[size:].count(b"\n") + (not data.endswith(b"\n"))
+        aside = folder / f"{NAME}.lost-{hashlib.sha256(data[size:]).hexdigest()[:8]}"
+        file = _locked(path)
+        try:
+            aside.write_bytes(data[size:])
+            os.ftruncate(file, size)
+            os.fsync(file)
+        finally:
+            os.close(file)
+        lost = f"{damage.message}; {lines} line(s) from there on are not used, and were moved to {aside.name}"
+        return cls(folder, clock), (lost,)
 
     def append(self, event: AnyEvent) -> Entry:
         """Writes an event and waits until it is on the disk."""
@@ -131,3 +164,18 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _locked(path: Path) -> int:
+    """The journal's file, open for us alone.
+
+    Raises:
+        UsageError: another process writes it.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(file)
+        raise UsageError(f"{path}: another process is writing this run") from error
+    return file

@@ -18,6 +18,9 @@ Table = dict[str, tuple[tuple[str, str], ...]]
 ATTEMPT: Final[Table] = {
     "intend": (("planned", "launching"),),
     "launch": (("launching", "launched"),),
+    "take_up": tuple(
+        (state, "launched") for state in ("launching", "launched", "watched", "ready", "ending", "stopping")
+    ),
     "see_log": (("launched", "watched"),),
     "enter_phase": (("watched", "watched"), ("ready", "ready")),
     "see_ready": (("watched", "ready"),),
@@ -38,6 +41,8 @@ INVESTIGATION: Final[Table] = {
     "conclude": (("opened", "concluded"), ("searching", "concluded")),
     "restore": (("concluded", "restoring"),),
     "seal": (("concluded", "sealed"), ("restoring", "sealed")),
+    "resume": tuple((state, state) for state in ("opened", "searching", "concluded", "restoring")),
+    "reopen": tuple((state, "opened") for state in ("concluded", "restoring", "sealed")),
 }
 
 HYPOTHESIS: Final[Table] = {

@@ -126,10 +126,19 @@ class Signature(Frozen):
 
 
 class PhaseMark(Frozen):
-    """A phase of the start and the log pattern that begins it."""
+    """A phase of the start and the log pattern that begins it.
+
+    `quiet` is how many seconds may pass in it without progress, None: `limits.quiet`; `limit` how many
+    it may last at all, None: until `limits.start` is over. Progress is any line of the log; but where
+    the phase names a pattern for it, `progress`, only such a line (or a signature of that role) is, and
+    it starts the clock of `limit` again too.
+    """
 
     name: str
     begin: str
+    quiet: float | None = None
+    limit: float | None = None
+    progress: str | None = None
 
 
 class HttpRequest(Frozen):
@@ -291,6 +300,7 @@ class MatchKind(StrEnum):
     PHASE = "phase"
     WITNESS = "witness"
     CONTRADICTION = "contradiction"
+    PROGRESS = "progress"
 
 
 class Match(Frozen):
@@ -371,6 +381,65 @@ class LogCopy(Frozen):
     original: str
 
 
+class FileLine(Frozen):
+    """A line of a file: its number from 1, the byte offset of its start, its text."""
+
+    line: int
+    offset: int
+    text: str
+
+
+class Exhibit(Frozen):
+    """A file beside an attempt's log, with the lines of it that show something; `sha256` is the file's."""
+
+    path: str
+    sha256: str
+    lines: tuple[FileLine, ...] = ()
+
+
+class Stacks(Frozen):
+    """Two looks at what the processes of an attempt did, when its time was over.
+
+    `seconds` lie between the two. `moved` says what had moved, and is empty where nothing had.
+    `missing` says why a look could not be had; then `moved` says nothing.
+    """
+
+    looks: tuple[Exhibit, ...] = ()
+    seconds: float = 0.0
+    moved: str = ""
+    missing: str = ""
+
+
+class Death(Frozen):
+    """A process of the attempt, not the script's own, that a signal ended; `time` is when it was noticed."""
+
+    process: Process
+    signal: int
+    time: float
+
+
+class OutOfMemory(Frozen):
+    """What the kernel said of its out-of-memory kills while an attempt ran; None where it cannot be read.
+
+    `counted` is by how much the counter of the attempt's memory cgroup rose, `logged` how many lines of
+    the kernel's log name a process of the attempt, `file` where both are kept.
+    """
+
+    counted: int | None = None
+    logged: int | None = None
+    file: Exhibit | None = None
+
+    @property
+    def killed(self) -> bool:
+        """Whether a process was killed for want of memory."""
+        return bool(self.counted or self.logged)
+
+    @property
+    def readable(self) -> bool:
+        """Whether the kernel could be asked."""
+        return self.counted is not None or self.logged is not None
+
+
 class HttpAnswer(Frozen):
     """What came back: a status and a body, or the error that says why nothing did."""
 
@@ -394,6 +463,8 @@ class Why(StrEnum):
     SERVED = "it was ready and answered"
     EXITED = "the launch script ended"
     SILENT = "the log stood still for limits.quiet"
+    STALLED = "the log told of no progress for the phase's quiet"
+    LIMIT = "the phase's limit was over"
     OVERDUE = "limits.start was over"
     INVALID = "the attempt cannot count"
     TROUBLE = "our side failed"
@@ -421,8 +492,10 @@ class Reason(StrEnum):
     INTERRUPTED = "the run was interrupted"
 
 
-RETRIED = frozenset(Reason) - {Reason.NOT_APPLIED, Reason.INVALID, Reason.DIRTY, Reason.INTERRUPTED}
-"""Reasons that are ours or passing: the same trial gets another attempt."""
+RETRIED = frozenset(Reason) - {Reason.NOT_APPLIED, Reason.INVALID}
+"""Reasons that are ours or passing: the same trial gets another attempt, now or when the run is resumed."""
+UNCOUNTED = frozenset({Reason.INTERRUPTED, Reason.DIRTY})
+"""Reasons that end the run: the attempt does not count against its trial when the run is resumed."""
 
 
 class Trouble(Frozen):
@@ -435,8 +508,10 @@ class Trouble(Frozen):
 class Observation(Frozen):
     """What was seen in one attempt. It holds no opinion.
 
-    `exit` is how the script's own process ended by itself, None where we ended it. `quiet` is in
-    seconds: how long the log had stood still. `killed` counts the processes that took a SIGKILL.
+    `exit` is how the script's own process ended by itself, None where we ended it. `quiet` and `idle`
+    are in seconds: how long the log had stood still, and how long it had told of no progress. `killed`
+    counts the processes that took a SIGKILL of ours; `deaths` are those seen to be ended by a signal
+    before our stop began, first in time.
     """
 
     reading: Reading = Reading(size=0, lines=0)
@@ -444,8 +519,12 @@ class Observation(Frozen):
     why: Why
     phase: str = ""
     quiet: float = 0.0
+    idle: float = 0.0
+    stacks: Stacks | None = None
     serving: Serving | None = None
     exit: Exit | None = None
+    deaths: tuple[Death, ...] = ()
+    memory: OutOfMemory | None = None
     stopped: bool = False
     killed: int = 0
     left: tuple[Process, ...] = ()

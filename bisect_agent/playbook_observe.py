@@ -29,6 +29,8 @@ _READY = "ready: {log: ready to roll, http: /health}"
 _REQUEST = "request: {path: /generate, json: {text: hello}, expect: same-as-good}"
 _SIGNATURE = {"id": "id: my-crash", "role": "role: root", "pattern": "pattern: 'MyError: .*'"}
 _PHASE = {"name": "name: capture", "begin": "begin: 'Capture cuda graph begin'"}
+_CLOCKS = ("quiet", "limit")
+"""Keys of a phase that are durations."""
 
 
 def read_observe(top: Field, field: Field | None, kind: Kind) -> Observe:
@@ -153,9 +155,14 @@ def _phases(field: Field) -> tuple[PhaseMark, ...]:
     phases: dict[str, PhaseMark] = {}
     example = f"{{{', '.join(_PHASE.values())}}}"
     for item in field.items(f"phases: [{example}]"):
-        keys = item.section(tuple(_PHASE), required=_PHASE, remedy=example)
+        keys = item.section((*_PHASE, *_CLOCKS, "progress"), required=_PHASE, remedy=example)
         name = keys["name"].text(_PHASE["name"]) if "name" in keys else item.path
-        phase = PhaseMark(name=name, begin=read_pattern(keys["begin"]) if "begin" in keys else "")
+        phase = PhaseMark(
+            name=name,
+            begin=read_pattern(keys["begin"]) if "begin" in keys else "",
+            progress=read_pattern(keys["progress"]) if "progress" in keys else None,
+            **{clock: _seconds(keys[clock]) for clock in _CLOCKS if clock in keys},
+        )
         if phases.setdefault(name, phase) is not phase:
             item.refuse(f"the phase `{name}` is named twice", "join the patterns with | in one phase")
     return tuple(phases.values())

@@ -50,6 +50,7 @@ def watches(playbook: Playbook) -> tuple[Watch, ...]:
         *_marks(MatchKind.READY, playbook.observe.ready_log),
         *_marks(MatchKind.DONE, playbook.observe.done),
         *(Watch(MatchKind.PHASE, p.name, p.begin) for p in playbook.observe.phases),
+        *_progress(playbook),
         *_witnesses(playbook),
         *(Watch(MatchKind.CONTRADICTION, h.id, p) for h in playbook.hypotheses for p in h.contradicted_by),
     )
@@ -58,6 +59,12 @@ def watches(playbook: Playbook) -> tuple[Watch, ...]:
 def _marks(kind: MatchKind, pattern: str | None) -> Iterator[Watch]:
     if pattern is not None:
         yield Watch(kind, str(kind), pattern)
+
+
+def _progress(playbook: Playbook) -> Iterator[Watch]:
+    for phase in playbook.observe.phases:
+        if phase.progress is not None:
+            yield Watch(MatchKind.PROGRESS, phase.name, phase.progress, Role.PROGRESS)
 
 
 def _witnesses(playbook: Playbook) -> Iterator[Watch]:
@@ -192,7 +199,7 @@ class Scanner:
         patterns = [*(w.pattern for w in self._watches), *ignore]
         self._exact = _pattern_set(patterns)
         self._loose = _pattern_set([*map(_loosened, patterns), *TRIGGERS])
-        self._passing = frozenset(w.id for w in self._watches if w.role is Role.PROGRESS)
+        self._passing = frozenset((w.kind, w.id) for w in self._watches if w.role is Role.PROGRESS)
         self._hints = frozenset(i for i, w in enumerate(self._watches) if w.role is Role.HINT)
         self._tracebacks = Tracebacks()
         self._pending = bytearray()
@@ -335,9 +342,7 @@ class Scanner:
         """Note the first matches of each pattern and rank; progress is told and not noted."""
         for match in found:
             key = (match.kind, match.id, match.rank)
-            if (match.kind is MatchKind.SIGNATURE and match.id in self._passing) or len(
-                self._kept
-            ) >= _KEPT_ALL:
+            if (match.kind, match.id) in self._passing or len(self._kept) >= _KEPT_ALL:
                 continue
             self._counts[key] += 1
             if self._counts[key] <= _KEPT_EACH:

@@ -81,7 +81,7 @@ def test_no_secret_is_kept(tmp_path: Path) -> None:
     done = carried(tmp_path, leaky, SECRETIVE)
     kept = [path.read_bytes() for path in done.lab.folder.path.rglob("*") if path.is_file()]
     assert [] == [data for data in kept if TOKEN.encode() in data]
-    assert TOKEN in done.lab.host.files[f"{FOLDER}/t01-1/order.json"].decode()
+    assert TOKEN in done.lab.host.files[f"{FOLDER}/t01-1-tag/order.json"].decode()
     assert f"token is {'*' * len(TOKEN)}" in done.text("server.log")
 
 

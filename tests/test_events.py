@@ -25,6 +25,7 @@ from bisect_agent.events import (
 )
 from bisect_agent.model import (
     RETRIED,
+    UNCOUNTED,
     Observation,
     Outcome,
     Passed,
@@ -68,7 +69,7 @@ def lost(reason: Reason = Reason.UNREACHABLE) -> Unresolved:
     return Unresolved(reason=reason, detail="")
 
 
-@pytest.mark.parametrize("reason", sorted(RETRIED))
+@pytest.mark.parametrize("reason", sorted(RETRIED - UNCOUNTED))
 def test_what_is_ours_is_tried_three_times(reason: Reason) -> None:
     """Then the trial has had its last word."""
     events = list(BEGUN)
@@ -78,6 +79,13 @@ def test_what_is_ours_is_tried_three_times(reason: Reason) -> None:
         wanted.append(fold(entries(*events)).next_attempt("t01"))
     assert [2, 3, None] == wanted
     assert 1 == len(fold(entries(*events)).settled())
+
+
+@pytest.mark.parametrize("reason", sorted(UNCOUNTED))
+def test_what_ended_the_run_counts_against_no_trial(reason: Reason) -> None:
+    """When the run is resumed, the trial has all its attempts."""
+    events = [*BEGUN, *(event for number in range(1, 6) for event in attempt(lost(reason), number))]
+    assert 6 == fold(entries(*events)).next_attempt("t01")
 
 
 @pytest.mark.parametrize("outcome", [Passed(), *(lost(r) for r in sorted(frozenset(Reason) - RETRIED))])

@@ -18,10 +18,13 @@ from bisect_agent.events import (
     LogSeen,
     PhaseEntered,
     ReadySeen,
+    RestoreEnded,
     RestorePlanned,
+    Resumed,
     RunStarted,
     Sealed,
     Stopping,
+    TakenUp,
     TargetSurveyed,
     TrialPlanned,
 )
@@ -98,6 +101,12 @@ def told(event: AnyEvent) -> tuple[str, str] | None:
     match event:
         case RunStarted(run=run):
             return "run", run
+        case Resumed(lost=lost):
+            return "run", "; ".join(("resumed", *lost))
+        case TakenUp(trial=trial):
+            return trial, "taken up again, from the log's first byte"
+        case RestoreEnded():
+            return "restore", "the server that was restored before is stopped"
         case TargetSurveyed(facts=facts):
             return "target", ", ".join(f"{name} {value}" for name, value in facts.items() if name != "boot")
         case TrialPlanned(trial=trial, why=why):

@@ -342,10 +342,11 @@ class Supervisor:
 
     def listen(self) -> None:
         """Lets a signal wake the watch. Handlers, not SIG_IGN: what is ignored stays so in the script."""
+        hear_again()
         os.set_blocking(self.alarm, False)
         os.set_blocking(self.bell, False)
         signal.set_wakeup_fd(self.bell)
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self.stop())
 
@@ -432,6 +433,17 @@ class Supervisor:
         records = [process.record() for process in tree]
         if records != self.noted and try_write(self.path("tree"), records, durable=False):
             self.noted = records
+
+
+def hear_again() -> None:
+    """Takes back what our caller had us ignore: a shell's background job must not deafen the trial.
+
+    SIGPIPE and SIGXFSZ are Python's own doing, which it undoes for the script.
+    """
+    for number in set(range(1, signal.NSIG)) - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            with contextlib.suppress(OSError):  # The C library keeps two for itself.
+                signal.signal(number, signal.SIG_DFL)
 
 
 def adopt_orphans() -> None:

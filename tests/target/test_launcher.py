@@ -179,6 +179,17 @@ def test_the_script_ignores_no_signal_and_reads_no_input(lab: Lab) -> None:
     assert (0, b"end") == (int(ignored.split()[1], 16) & ~(0b11 << 31), end)
 
 
+def test_the_script_hears_what_our_own_caller_ignored(lab: Lab) -> None:
+    """A shell starts its background jobs deaf to SIGQUIT, by which servers end their children."""
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    try:
+        folder, _ = lab.start("exec python3 -c 'import os; os.kill(os.getpid(), 3)'")
+    finally:
+        signal.signal(signal.SIGQUIT, before)
+    lab.ended(folder)
+    assert Exit(signal=signal.SIGQUIT) == lab.launcher.stop(folder).exit
+
+
 def test_the_log_begins_with_the_attempts_own_line(lab: Lab) -> None:
     """A log that another attempt wrote cannot be taken for this one's."""
     order = lab.order("true")
