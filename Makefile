@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt bench clean
+.PHONY: help run test torture lint fmt bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -25,6 +25,9 @@ run: $(READY) ## Run the quickstart to its verdict, verify the run, stop the ser
 
 test: $(READY) ## Run the tests.
 	$(BIN)/pytest
+
+torture: $(READY) ## Kill the agent in hundreds of places, and see that each run comes to the same end.
+	$(BIN)/pytest -m torture tests/torture
 
 lint: $(READY) ## Check style, types, architecture, dependencies and spelling.
 	$(BIN)/ruff check

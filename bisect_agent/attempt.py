@@ -8,14 +8,14 @@ before the next begins. An attempt has opinions on nothing: it ends in an `Obser
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Protocol, TypeVar, assert_never
 
-from bisect_agent import tail
+from bisect_agent import stacks, tail
 from bisect_agent.answers import complaint
 from bisect_agent.errors import TargetError, Unreachable
 from bisect_agent.events import Attempt as Begun
@@ -31,30 +31,39 @@ from bisect_agent.events import (
     Stopping,
     TakenUp,
 )
+from bisect_agent.facts import facts
 from bisect_agent.folder import ENV, LOG, SCRIPT, RunFolder, attempt_path, canonical, digest
 from bisect_agent.hosts import DiskFull, Host
 from bisect_agent.judge import RESPONSE
 from bisect_agent.model import (
+    Exhibit,
+    Exit,
+    FileLine,
     HttpAnswer,
     Kind,
     Match,
     MatchKind,
     Observation,
+    OutOfMemory,
     Playbook,
+    Process,
     Reason,
+    Role,
     Serving,
+    Stacks,
     Trial,
     Trouble,
     Why,
 )
-from bisect_agent.phases import Progress, stuck
+from bisect_agent.phases import Progress, idle, spare, stuck
 from bisect_agent.playbook import arguments, environment
 from bisect_agent.record import Record
 from bisect_agent.secrets import Masker, encode
 from bisect_agent.serving import ask, busy, held
 from bisect_agent.signatures import Scanner, watches
+from bisect_agent.standstill import BETWEEN_LOOKS, Standstill
+from bisect_agent.target.launcher import CALL, Launcher, Order, Setback, Stopped, first_line
 from bisect_agent.target.launcher import LOG as TARGET_LOG
-from bisect_agent.target.launcher import Launcher, Order, Setback, Stopped, first_line
 
 POLL = 0.05
 """Seconds between two looks at the log."""
@@ -70,6 +79,14 @@ HEALTH_EVERY = 0.2
 """Seconds between two health checks of a server that is not healthy yet."""
 PORTS_FREE_WITHIN = 5.0
 """Seconds after the stop in which the ports must be free."""
+STACKS = ("stacks-1.txt", "stacks-2.txt")
+"""The files beside the log that hold the two looks at the stacks."""
+KERNEL = "kernel.txt"
+"""The file beside the log that holds what the kernel says of memory kills."""
+KERNEL_LINES = 8
+"""The lines of it that an observation holds: two or three tell of one kill."""
+BY_KILL = (Exit(signal=9), Exit(code=137))
+"""How a script ends that was killed, or whose own script was: by whom is the question."""
 UNREACHABLE_AFTER = 60.0
 """Seconds without an answer from the target after which the attempt is given up."""
 
@@ -95,6 +112,7 @@ class Edge:
     """What an attempt touches the world with.
 
     `folder` and `python` are the target's; `ours` is our own environment, `secrets` what is masked.
+    `between_looks` are the seconds between two looks at the stacks of an attempt whose time is over.
     """
 
     host: Host
@@ -104,6 +122,7 @@ class Edge:
     clock: Clock
     ours: Mapping[str, str]
     secrets: tuple[str, ...]
+    between_looks: float = BETWEEN_LOOKS
 
 
 @dataclass(frozen=True)
@@ -179,6 +198,12 @@ class _Attempt:
         self.launched = False
         self.ended = False
         self.quiet = 0.0
+        self.idle = 0.0
+        self.standstill = Standstill(edge.launcher, edge.between_looks)
+        self.stacks: Stacks | None = None
+        self.heard = True
+        self.behind = False
+        self.unanswered = False
         self.busy: tuple[int, ...] = ()
         self.given_up = threading.Event()
 
@@ -188,6 +213,7 @@ class _Attempt:
             end = self.take_up(self.task.begun) if self.task.begun else self.begin()
         except (Setback, TargetError) as error:
             end = _End(Why.TROUBLE, trouble=_trouble(error))
+        end = self.excused(end)
         try:
             stopped = self.finish(end)
         except (Setback, TargetError) as error:
@@ -199,6 +225,7 @@ class _Attempt:
     def abandon(self) -> None:
         """After an error of our own: what was started must not outlive it."""
         self.given_up.set()
+        self.record.close()
         if self.target:
             with suppress(Setback, TargetError):
                 self.edge.launcher.stop(self.target)
@@ -232,6 +259,7 @@ class _Attempt:
             return self.watch()
         self.open_log()
         self.serving = begun.ending.serving
+        self.idle, self.stacks = begun.ending.idle, begun.ending.stacks
         return _End(begun.ending.why, begun.ending.match, begun.ending.trouble, begun.ending.quiet, begun.cut)
 
     def preflight(self) -> None:
@@ -301,14 +329,18 @@ class _Attempt:
                     return _End(Why.CANCELLED)
                 if answered is None and self.asks():
                     answered = pool.submit(self.ask)
-                if answered is not None and answered.done():
+                if answered is not None and answered.done() and not self.unanswered:
                     self.served(answered.result())
-                    return self.read() or self.alive() or _End(Why.SERVED)
+                    if end := self.read() or self.alive():
+                        return end
+                    if not self.unanswered:
+                        return _End(Why.SERVED)
                 if self.exited() or clock.monotonic() >= alive_at:
                     if end := self.alive():
                         return end
                     alive_at = clock.monotonic() + ALIVE_EVERY
-                clock.sleep(POLL)
+                if not self.behind:
+                    clock.sleep(POLL)
         finally:
             # Whoever still asks is not waited for: a hanging server must not delay its own end.
             self.given_up.set()
@@ -325,6 +357,8 @@ class _Attempt:
         """Takes what the log has to say now; the end, if a line or the log itself demands it."""
         assert self.tail is not None
         poll = self.tail.poll()
+        self.behind = isinstance(poll, tail.NewBytes) and len(poll.data) == tail.LIMIT
+        self.heard = not isinstance(poll, tail.Unreachable)
         if isinstance(poll, tail.NewBytes):
             return self.heed(poll.data)
         amiss = self.amiss(poll)
@@ -344,11 +378,14 @@ class _Attempt:
                 detail = f"there is none {LOG_WITHIN:g} s after the launch"
                 return Trouble(reason=Reason.LOG_MISSING, detail=detail) if waited > LOG_WITHIN else None
             case tail.Stale(found=found):
-                detail = f"it begins with {found[:80].decode(errors='replace')!r}, not with our tag"
+                begin = self.masker.mask(found.decode(errors="replace"))[:80]
+                detail = f"it begins with {begin!r}, not with our tag"
                 return Trouble(reason=Reason.LOG_STALE, detail=detail)
             case tail.Shrunk(size=size, offset=offset):
                 detail = f"it shrank from {offset} to {size} bytes"
                 return Trouble(reason=Reason.LOG_DAMAGED, detail=detail)
+            case tail.Overwritten():
+                return Trouble(reason=Reason.LOG_DAMAGED, detail="it was cut, and written anew")
             case tail.Replaced():
                 return Trouble(reason=Reason.LOG_DAMAGED, detail="another file took its name")
             case tail.Unreachable(detail=detail):
@@ -364,7 +401,9 @@ class _Attempt:
         self.progress = self.progress.grow(self.edge.clock.monotonic())
         end: _End | None = None
         for match in self.record.take(data):
-            if match.kind is MatchKind.PHASE:
+            if self.moves_on(match):
+                self.progress = self.progress.advance(self.edge.clock.monotonic())
+            elif match.kind is MatchKind.PHASE:
                 self.enter(match)
             elif match.kind is MatchKind.READY:
                 self.become_ready(match)
@@ -377,12 +416,21 @@ class _Attempt:
         signatures = (*self.playbook.observe.signatures, *self.playbook.signatures)
         return match.kind is MatchKind.SIGNATURE and next(s.fatal for s in signatures if s.id == match.id)
 
+    def moves_on(self, match: Match) -> bool:
+        """Whether a match is progress: of a signature of that role, or of the phase's own pattern."""
+        if match.kind is MatchKind.PROGRESS:
+            return match.id == self.progress.phase
+        signatures = (*self.playbook.observe.signatures, *self.playbook.signatures)
+        return match.kind is MatchKind.SIGNATURE and any(
+            s.id == match.id and s.role is Role.PROGRESS for s in signatures
+        )
+
     def enter(self, match: Match) -> None:
         """A phase begins. Ranks repeat the markers: only the first one to come so far says something new."""
         order = ["", *(phase.name for phase in self.playbook.observe.phases)]
         if order.index(match.id) <= order.index(self.progress.phase):
             return
-        self.progress = self.progress.enter(match.id)
+        self.progress = self.progress.enter(match.id, self.edge.clock.monotonic())
         if not self.ended:
             self.emit(PhaseEntered(trial=self.trial, attempt=self.number, match=match))
 
@@ -399,9 +447,24 @@ class _Attempt:
         return self.progress.quiet(self.edge.clock.monotonic())
 
     def stuck(self) -> _End | None:
-        """Silence is a hang, by the clock."""
-        why = stuck(self.progress, self.playbook.limits, self.playbook.kind, self.edge.clock.monotonic())
-        return _End(why) if why else None
+        """What a clock that is over comes to, once two looks at the stacks have been taken.
+
+        Whoever was silent and moved all the same is slow: it gets that clock once more, and then ends.
+        """
+        now = self.edge.clock.monotonic()
+        why = stuck(self.progress, self.playbook, now) or (Why.SERVED if self.unanswered else None)
+        if why is None or not self.heard:
+            self.standstill.forget()
+            return None
+        if not self.standstill.looked(self.target, self.edge.clock.monotonic):
+            return None
+        silent = why in {Why.SILENT, Why.STALLED} and self.standstill.moved()
+        spared = spare(self.progress, self.playbook, now) if silent else None
+        if spared is None:
+            return _End(why)
+        self.progress = spared
+        self.standstill.forget()
+        return None
 
     def asks(self) -> bool:
         """Whether it is time to ask the server: after its ready line, or at once where it has none."""
@@ -432,6 +495,9 @@ class _Attempt:
         if serving.request is not None:
             self.folder.write(f"{self.path}/{RESPONSE}", serving.request.body.encode())
         self.serving = serving
+        asked = (serving.health, serving.request)
+        silent = any(answer is not None and answer.status is None for answer in asked)
+        self.unanswered = silent or not self.progress.ready
 
     def masked(self, answer: HttpAnswer | None) -> HttpAnswer | None:
         """An answer without secrets: a server may tell its settings to whoever asks."""
@@ -464,20 +530,42 @@ class _Attempt:
         return None
 
     def drained(self) -> _End | None:
-        """Reads to the log's end, now that nobody need be waited for."""
+        """Reads to the log's end, now that nobody need be waited for.
+
+        To the end that it has by now: a log may grow faster than anybody can read it.
+        """
         end: _End | None = None
+        goal: int | None = None
         before = -1
-        while self.tail is not None and before != self.record.size:
+        while self.tail is not None and before != self.record.size and (goal is None or before < goal):
             before = self.record.size
             end = self.read() or end
+            goal = goal or self.tail.size
         return end
 
     # --- the end --------------------------------------------------------------------------------------
+
+    def excused(self, end: _End) -> _End:
+        """The end, which a full disk excuses: nobody knows what the log would have said (rule 6)."""
+        if end.why in {Why.SERVED, Why.CANCELLED} or not self.launched:
+            return end
+        fact = facts(self.target, self.edge.python)["free_mib"]
+        try:
+            free = fact.parse(self.edge.host.run(fact.command, timeout=CALL).stdout.decode(errors="replace"))
+        except TargetError:
+            return end
+        if free != "0":
+            return end
+        detail = f"{self.edge.host.name}: no space is left in {self.target}, where the log goes"
+        return replace(end, trouble=Trouble(reason=Reason.DISK, detail=detail))
 
     def finish(self, end: _End) -> Stopped | None:
         """Announces the end, hears the other ranks, and stops what runs; None where it goes on running."""
         self.ended = True
         self.quiet = round(self.waited(), 3) if end.quiet is None else end.quiet
+        if end.quiet is None:
+            self.idle = round(idle(self.progress, self.playbook, self.edge.clock.monotonic()), 3)
+            self.stacks = self.kept_stacks()
         if not self.target:
             return None
         if self.launched:
@@ -500,6 +588,8 @@ class _Attempt:
             trouble=end.trouble,
             serving=self.serving,
             quiet=self.quiet,
+            idle=self.idle,
+            stacks=self.stacks,
         )
 
     def hear_other_ranks(self) -> None:
@@ -559,16 +649,51 @@ class _Attempt:
             why=end.why,
             phase="serving" if self.progress.ready else self.progress.phase,
             quiet=self.quiet,
+            idle=self.idle,
+            stacks=self.stacks,
             serving=self.serving,
             exit=stopped.exit if stopped and end.why is Why.EXITED else None,
             stopped=stopped is not None and stopped.stopped,
+            deaths=stopped.deaths if stopped else (),
+            memory=self.memory(stopped) if stopped else None,
             killed=stopped.killed if stopped else 0,
-            left=stopped.left if stopped else (),
+            left=(*stopped.left, *map(_doubtful, stopped.suspects)) if stopped else (),
             busy_ports=self.busy,
             trouble=end.trouble,
         )
         self.folder.write(f"{self.path}/observation.json", canonical(observation))
         self.emit(Closed(trial=self.trial, attempt=self.number, observation=observation))
+
+    def kept_stacks(self) -> Stacks | None:
+        """Keeps the looks that were taken, and says what moved between them."""
+        texts = [stacks.capped(self.masker.mask(text)) for text in self.standstill.texts()]
+        looks = [
+            self.exhibit(name, data, [line] if (line := stacks.telling(data)) else [])
+            for name, data in zip(STACKS, texts, strict=False)
+        ]
+        told = self.standstill.told(tuple(looks))
+        if told is None or told.missing or self.idle >= told.seconds:
+            return told
+        return told.model_copy(update={"moved": ", ".join(filter(None, ("its log grew", told.moved)))})
+
+    def memory(self, stopped: Stopped) -> OutOfMemory:
+        """What the kernel says of memory kills; kept where there were some, or one might be thought of."""
+        kills = stopped.memory
+        said = [f"{kills.counter}: oom_kill rose by {kills.counted}"] if kills.counted is not None else []
+        said += kills.logged or ()
+        wanted = said and (kills.counted or kills.logged or stopped.exit in BY_KILL)
+        data = encode(self.masker.mask("".join(f"{line}\n" for line in said)))
+        return OutOfMemory(
+            counted=kills.counted,
+            logged=None if kills.logged is None else len(kills.logged),
+            file=self.exhibit(KERNEL, data, stacks.lines(data)[:KERNEL_LINES]) if wanted else None,
+        )
+
+    def exhibit(self, name: str, data: bytes, shown: Sequence[FileLine]) -> Exhibit:
+        """Keeps a file beside the log, and points to some of its lines."""
+        path = f"{self.path}/{name}"
+        self.folder.write(path, data)
+        return Exhibit(path=path, sha256=digest(data), lines=tuple(shown))
 
     def busy_ports(self) -> tuple[int, ...]:
         """The ports that are still taken some time after the stop."""
@@ -578,6 +703,11 @@ class _Attempt:
             if not taken or self.edge.clock.monotonic() >= deadline:
                 return taken
             self.edge.clock.sleep(POLL)
+
+
+def _doubtful(process: Process) -> Process:
+    """A process that may be of the attempt, and is said to be no more than that."""
+    return process.model_copy(update={"name": f"{process.name} (perhaps of this attempt)"})
 
 
 def _trouble(error: Setback | TargetError) -> Trouble:

@@ -24,17 +24,23 @@ class HypothesisResult(Frozen):
 
 
 def established(table: Table) -> tuple[Setting, ...]:
-    """The established cause, or nothing: needed, enough, and every setting with a closed pair."""
-    needed = table.needed()
+    """The established cause, or nothing.
+
+    A cause is a minimal set S of settings: `good` with S fails with the symptom of `bad` (it is enough),
+    and a failing configuration that holds S passes when any one of S is set otherwise (each is needed,
+    and has a closed pair at that configuration).
+    """
+    needed = table.needed
     enough = table.answer(table.good_with(needed)) is Answer.FAILS
-    return needed if needed and enough and len(table.pairs()) == len(needed) else ()
+    return needed if needed and enough and len(table.pairs) == len(needed) else ()
 
 
 def predict(hypothesis: Hypothesis, playbook: Playbook, configuration: Configuration) -> Prediction:
     """What a hypothesis says that a configuration will do, before it is run.
 
-    A change away from `bad` in a factor the claim involves heals; one only in factors that the claim
-    excludes does not; of anything else the claim says nothing.
+    A configuration without a setting of `bad` that the claim involves works; one that lacks only what the
+    claim excludes fails; of any other the claim says nothing. So it is, too, on the way to `good`, where
+    several settings are set otherwise: a claim that is true of one cause of several may be wrong there.
     """
     if hypothesis.missing:
         return "nothing"
@@ -86,10 +92,10 @@ def _contradiction(hypothesis: Hypothesis, table: Table) -> _Finding | None:
             return _Finding(
                 State.REFUTED,
                 f"with {change}, seen to take effect, it fails the same ({innocent.trial.id})",
-                (table.runs(table.playbook.bad)[0].trial.id, innocent.trial.id),
+                (table.first(table.origin(factor)).trial.id, innocent.trial.id),
             )
     cause = established(table)
-    for pair in table.pairs():
+    for pair in table.pairs:
         if pair.setting in cause and pair.setting.factor in hypothesis.excludes:
             return _Finding(
                 State.REFUTED,
@@ -110,7 +116,7 @@ def _support(hypothesis: Hypothesis, table: Table) -> _Finding:
     cause = established(table)
     if not cause:
         return _Finding(State.UNDECIDED, "no cause is established")
-    pairs = [p for p in table.pairs() if p.setting.factor in hypothesis.involves]
+    pairs = [p for p in table.pairs if p.setting.factor in hypothesis.involves]
     innocent = [run for f in hypothesis.excludes if (run := table.witnessed(f))]
     by = [name for p in pairs for name in (p.failing, p.passing, p.again)]
     by += [run.trial.id for run in innocent]
@@ -139,22 +145,23 @@ def _unsettled(hypothesis: Hypothesis, table: Table) -> list[str]:
 def gap(factor: str, table: Table) -> str:
     """What is missing to say whether the failure needs a factor."""
     standing = table.standing(factor)
-    level = table.playbook.bad[factor]
-    flips = [runs[0] for _, runs in table.flips(factor)]
-    trials = ", ".join(run.trial.id for run in flips)
+    origin = table.origin(factor)
+    place = "" if origin == table.playbook.bad else f" from {table.first(origin).trial.id}"
+    trials = ", ".join(flip.run.trial.id for flip in table.flips(factor))
+    changed = f"{factor} was changed{place} in {trials}"
     match standing:
         case Standing.NOT_WITNESSED:
-            return f"{factor} was changed in {trials} and it fails the same, but the change was not witnessed"
+            return f"{changed} and it fails the same, but the change was not witnessed"
         case Standing.NOT_APPLIED:
-            return f"{factor} was changed in {trials}, but not witnessed: the log shows another level"
+            return f"{changed}, but not witnessed: the log shows another level"
         case Standing.NOT_RUN:
-            return f"{factor} was not changed in any trial"
+            return f"{factor} was not changed in any trial{place}"
         case Standing.UNRESOLVED:
-            return f"{factor} was changed in {trials}, which did not resolve"
+            return f"{changed}, which did not resolve"
         case Standing.OTHER_FAILURE:
-            return f"with {factor} changed it fails otherwise ({trials})"
+            return f"with {factor} changed{place} it fails otherwise ({trials})"
         case Standing.NEEDED:
-            return f"the pair of {factor}={level} is not closed"
+            return f"the pair of {factor}={origin[factor]} is not closed"
         case Standing.NOT_NEEDED:
             return ""
         case _:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -16,7 +17,7 @@ from typing import assert_never
 from bisect_agent import events, search
 from bisect_agent.attempt import Edge, Task, carry_out
 from bisect_agent.claims import moves, predict
-from bisect_agent.errors import RANK, ExitCode, TargetError
+from bisect_agent.errors import RANK, ExitCode, RunFolderFull, TargetError
 from bisect_agent.events import Entry, OfAttempt, RunState
 from bisect_agent.evidence import Table
 from bisect_agent.facts import facts
@@ -67,10 +68,14 @@ class _Crash:
 
 @dataclass(frozen=True)
 class _Message:
-    """What an attempt's thread has to say; `written` is set when it was taken."""
+    """What an attempt's thread has to say; `written` is done when it was recorded, or could not be."""
 
     event: OfAttempt | _Crash
-    written: threading.Event
+    written: Future[None] = field(default_factory=Future)
+
+
+class _Unrecorded(Exception):
+    """An event could not be recorded: what it announces must not be done."""
 
 
 class Engine:
@@ -142,6 +147,9 @@ class Engine:
                 self._weigh(None)
                 self._append(events.Concluded(stopped_by=ended.by, detail=ended.detail))
             return self._finish()
+        except RunFolderFull:
+            self._end_attempts()
+            raise
         except Exception as error:
             self._give_up(error)
             raise
@@ -211,9 +219,13 @@ class Engine:
         return None
 
     def _reserve(self) -> float:
-        """Seconds kept back for the restore: as long as `good` took when it worked."""
+        """Seconds kept back for the restore: as long as `good` took when it worked.
+
+        The journal's times are the wall clock's, which may have been set: the limits bound what is believed.
+        """
+        limits = self._playbook.limits
         took = [
-            attempt.ended - attempt.began
+            min(attempt.ended - attempt.began, limits.start + limits.request + limits.stop)
             for attempt in self.state.attempts.values()
             if attempt.settled
             and attempt.settled.trial.configuration == self._playbook.good
@@ -267,9 +279,9 @@ class Engine:
 
     def _emit(self, event: OfAttempt | _Crash) -> None:
         """Called by an attempt's thread: returns when this thread has written the event."""
-        message = _Message(event, threading.Event())
+        message = _Message(event)
         self._messages.put(message)
-        message.written.wait()
+        message.written.result()
 
     def _turn(self) -> None:
         """Takes one event of the attempts in flight, or lets a moment pass."""
@@ -278,15 +290,23 @@ class Engine:
         except queue.Empty:
             return
         if isinstance(message.event, _Crash):
-            del self._flights[message.event.trial]
-            message.written.set()
+            crashed = self._flights.pop(message.event.trial)
+            message.written.set_result(None)
+            crashed.thread.join()
             raise message.event.error
         flight = self._flights[message.event.trial]
+        closed = isinstance(message.event, events.Closed)
         try:
             self._append(message.event)
+            message.written.set_result(None)
+        except Exception:
+            if closed:  # Nothing is done after it.
+                message.written.set_result(None)
+            else:
+                message.written.set_exception(_Unrecorded())
+            raise
         finally:
-            message.written.set()
-            if isinstance(message.event, events.Closed):
+            if closed:
                 flight.thread.join()
                 del self._flights[flight.trial.id]
         if isinstance(message.event, events.Closed):
@@ -322,15 +342,24 @@ class Engine:
             self._append(events.Concluded(stopped_by=StoppedBy.BUG, detail=detail))
             self._finish()
         except Exception:
-            for flight in self._flights.values():
-                flight.cancel.set()
-            while any(flight.thread.is_alive() for flight in self._flights.values()):
-                with suppress(queue.Empty):
-                    self._messages.get(timeout=TURN).written.set()
+            self._end_attempts()
+
+    def _end_attempts(self) -> None:
+        """Ends what is in flight without a record of it, where nothing can be recorded any more."""
+        for flight in self._flights.values():
+            flight.cancel.set()
+        while any(flight.thread.is_alive() for flight in self._flights.values()):
+            with suppress(queue.Empty):
+                message = self._messages.get(timeout=TURN)
+                if isinstance(message.event, _Crash):
+                    message.written.set_result(None)
+                else:
+                    message.written.set_exception(_Unrecorded())
 
     def _append(self, event: events.AnyEvent) -> None:
         events.apply(self.state, Entry(0, 0.0, event))  # What cannot follow must not get into the journal.
-        entry = self._journal.append(event)
+        with self._folder.room():
+            entry = self._journal.append(event)
         self.state = events.apply(self.state, entry)
         self._listener(entry)
 

@@ -87,6 +87,12 @@ class Unreachable(TargetError):
     """No answer from the target: nothing is known about what happens there."""
 
 
+class RunFolderFull(BisectError):
+    """Nothing more can be recorded here, so nothing more may be done; the run can be taken up again."""
+
+    code = ExitCode.TARGET
+
+
 class DamagedRun(BisectError):
     """A run folder does not hold what it should; the message names the place."""
 

@@ -25,6 +25,7 @@ from bisect_agent.model import (
     Process,
     Serving,
     Settled,
+    Stacks,
     State,
     StoppedBy,
     Trial,
@@ -154,6 +155,8 @@ class Ending(_OfAttempt):
     trouble: Trouble | None = None
     serving: Serving | None = None
     quiet: float = 0.0
+    idle: float = 0.0
+    stacks: Stacks | None = None
 
 
 class Stopping(_OfAttempt):

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
 
-from bisect_agent.errors import DamagedRun
+from bisect_agent.errors import DamagedRun, RunFolderFull
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.model import Playbook, Trial
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 PLAYBOOK: Final = "playbook.yaml"
 RESOLVED: Final = "resolved.json"
@@ -23,6 +29,7 @@ VERDICT: Final = "verdict.json"
 LOG: Final = "server.log"
 SCRIPT: Final = "launch.sh"
 ENV: Final = "env"
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def canonical(value: BaseModel) -> bytes:
@@ -61,8 +68,9 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, playbook: bytes, resolved: Playbook) -> RunFolder:
         """Lays out a new run folder with the playbook as it was read and as it was understood."""
-        path.mkdir(mode=0o700, parents=True)
         folder = cls(path)
+        with folder.room():
+            path.mkdir(mode=0o700, parents=True)
         folder.write(PLAYBOOK, playbook)
         folder.write(RESOLVED, canonical(resolved))
         return folder
@@ -74,13 +82,32 @@ class RunFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Writes a file whole or not at all, for the owner alone."""
-        target = self._place(name)
-        part = target.with_name(target.name + ".part")
-        with open(part, "wb", opener=_private) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
+        with self.room():
+            target = self._place(name)
+            part = target.with_name(target.name + ".part")
+            with open(part, "wb", opener=_private) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(target)
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """Writing to the run folder.
+
+        Raises:
+            RunFolderFull: there is no room left for what was to be written.
+        """
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            raise RunFolderFull(
+                f"{self.path}: {error.strerror}: nothing more can be recorded;"
+                " what was started is ended, and `good` is not restored",
+                f"free some space there, then: bisect-agent resume {self.path}",
+            ) from error
 
     def read(self, name: str) -> bytes:
         """A file of the run.
@@ -105,7 +132,8 @@ class RunFolder:
 
         The bytes are with the kernel when a write returns: a crash of ours loses none of them.
         """
-        return io.FileIO(self._place(name), "w", opener=_private)
+        with self.room():
+            return _Growing(self._place(name), self)
 
     def set_aside(self, name: str) -> None:
         """Gives way to a new folder of that name: what is there is kept under another one."""
@@ -121,6 +149,19 @@ class RunFolder:
         for folder in reversed(target.relative_to(self.path).parents):
             (self.path / folder).mkdir(mode=0o700, exist_ok=True)
         return target
+
+
+class _Growing(io.FileIO):
+    """A file of a run folder that is written as it comes."""
+
+    def __init__(self, place: Path, folder: RunFolder) -> None:
+        super().__init__(place, "w", opener=_private)
+        self._folder = folder
+
+    def write(self, data: ReadableBuffer) -> int:
+        """Writes some of the data, as `RunFolder.room` says."""
+        with self._folder.room():
+            return super().write(data) or 0
 
 
 def _private(path: str, flags: int) -> int:

@@ -62,15 +62,19 @@ def version() -> str:
 
 
 @contextmanager
-def open_new(path: Path, runs: Path, pins: Mapping[str, str], listener: Listener) -> Iterator[Investigation]:
+def open_new(
+    path: Path, runs: Path, pins: Mapping[str, str], listener: Listener, host: Host | None = None
+) -> Iterator[Investigation]:
     """A new investigation of a playbook, its target held for us until we leave.
+
+    `host` stands for the machine that the playbook names.
 
     Raises:
         PlaybookError: the playbook cannot be used.
         TargetError: another investigation holds the target.
     """
     resolved = playbook.load(path, pins=pins)
-    clock, host = SystemClock(), LocalHost()
+    clock, host = SystemClock(), host or LocalHost()
     name = run_name(resolved.title, clock.time(), secrets.token_hex(2))
     check_script(host, resolved)
     with ExitStack() as stack:
@@ -93,7 +97,7 @@ def open_new(path: Path, runs: Path, pins: Mapping[str, str], listener: Listener
 
 
 @contextmanager
-def open_again(run: Path, listener: Listener) -> Iterator[Investigation]:
+def open_again(run: Path, listener: Listener, host: Host | None = None) -> Iterator[Investigation]:
     """The investigation of a run folder, taken up where its journal and the target say that it is.
 
     Raises:
@@ -101,7 +105,7 @@ def open_again(run: Path, listener: Listener) -> Iterator[Investigation]:
         PlaybookError: its playbook has changed in more than its limits.
         TargetError: another investigation holds the target.
     """
-    folder, clock, host = RunFolder(run), SystemClock(), LocalHost()
+    folder, clock, host = RunFolder(run), SystemClock(), host or LocalHost()
     if not folder.journal.is_file():
         raise UsageError(f"{run}: this is no run folder: it has no {JOURNAL}", "bisect-agent runs")
     with ExitStack() as stack:
@@ -184,7 +188,7 @@ def _versions() -> dict[str, str]:
     return {"bisect_agent": version(), "python": sys.version.split()[0]}
 
 
-def _edge(host: LocalHost, clock: SystemClock, resolved: Playbook, name: str) -> Edge:
+def _edge(host: Host, clock: SystemClock, resolved: Playbook, name: str) -> Edge:
     """The target of a run: its files lie in a folder of the run's own."""
     ours = dict(os.environ)
     place = resolved.target.folder or f"{Path(HOME).expanduser()}/{name}"

@@ -11,9 +11,12 @@ from bisect_agent.answers import complaint
 from bisect_agent.model import (
     Applied,
     Evidence,
+    Exhibit,
     Exit,
     Failed,
     Kind,
+    LastLine,
+    LogCopy,
     Match,
     MatchKind,
     Observation,
@@ -37,9 +40,17 @@ from bisect_agent.model import (
 
 UNTESTABLE = 125
 """The exit code by which a script says that this configuration cannot be tested."""
+HOST_MEMORY = "host-out-of-memory"
+"""The symptom of a kill by the kernel for want of memory: the name of the signature of its lines, too."""
 RESPONSE = "response.txt"
 """The file beside the log that holds the answer to the request."""
 _SHOWN = 6
+_CLOCKS = frozenset({Why.SILENT, Why.STALLED, Why.LIMIT, Why.OVERDUE})
+_KILL = 9
+_SHELL = 128
+"""A shell ends with this and the number of the signal that ended its last command."""
+_ASKED = frozenset({1, 2, 13, 14, 15})
+"""HUP, INT, PIPE, ALRM and TERM: how processes are asked to end, and no sign of a failure."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ def known(good: Iterable[Observation]) -> Known:
     seen = tuple(good)
     noise = {m.id for o in seen for m in o.reading.matches if m.kind is MatchKind.SIGNATURE}
     noise |= {r.fingerprint for o in seen for r in o.reading.raised}
+    noise |= {HOST_MEMORY for o in seen if o.memory and o.memory.killed}
     answers = [o.serving.request.body for o in seen if o.serving and o.serving.request]
     return Known(frozenset(noise), answers[0] if answers else None)
 
@@ -106,6 +118,7 @@ class _Case:
         """The failures in this log that say nothing, since `good` shows them while it passes."""
         failures = [m.id for role in (Role.ROOT, Role.SYMPTOM) for m in self._signed(role)]
         failures += [r.fingerprint for r in self.seen.reading.raised]
+        failures += [HOST_MEMORY] if self.seen.memory and self.seen.memory.killed else []
         return tuple(dict.fromkeys(name for name in failures if name in self.known.noise))
 
     def _not_applied(self) -> Unresolved | None:
@@ -183,7 +196,7 @@ class _Case:
             id=wrong.id,
             text=wrong.text,
             phase="serving",
-            evidence=(*self._response(), *self._ready()),
+            evidence=(*self._response(), *self._ready(), *self._stacks()),
         )
         return Failed(symptom=symptom)
 
@@ -207,26 +220,80 @@ class _Case:
             return failure
         seen = self.seen
         phase = f"phase {seen.phase}" if seen.phase else "its start"
-        if seen.why in {Why.SILENT, Why.OVERDUE}:
-            text = f"{seen.why} in {phase}, after {seen.quiet:.0f} s without a new line"
-            return self._of_process(SymptomKind.HANG, "hang", text)
+        if seen.why in _CLOCKS:
+            slow = seen.stacks is not None and seen.stacks.moved
+            return self._of_process(SymptomKind.HANG, "overdue" if slow else "hang", self._standing(phase))
         if seen.exit and seen.exit.signal is not None:
+            text = f"killed by signal {seen.exit.signal} in {phase}"
+            told = self._by_whom() if seen.exit.signal == _KILL else ""
             name = f"signal-{seen.exit.signal}"
-            return self._of_process(
-                SymptomKind.SIGNAL, name, f"killed by signal {seen.exit.signal} in {phase}"
-            )
+            return self._of_process(SymptomKind.SIGNAL, name, f"{text}{told}{self._deaths()}")
         code = seen.exit.code if seen.exit else None
-        early = " before it was ready" if code == 0 else ""
-        return self._of_process(SymptomKind.EXIT, f"exit-{code}", f"exit code {code} in {phase}{early}")
+        text = f"exit code {code} in {phase}{' before it was ready' if code == 0 else ''}"
+        if code is not None and code > _SHELL:
+            text += f", as a shell tells of signal {code - _SHELL}"
+        told = self._by_whom() if code == _SHELL + _KILL else ""
+        return self._of_process(SymptomKind.EXIT, f"exit-{code}", f"{text}{told}{self._deaths()}")
+
+    def _standing(self, phase: str) -> str:
+        """Which clock was over, and what the two looks at the stacks show."""
+        seen, stacks = self.seen, self.seen.stacks
+        over = {
+            Why.SILENT: f"no new line for {seen.quiet:.0f} s",
+            Why.STALLED: f"no progress for {seen.idle:.0f} s, its last line {seen.quiet:.0f} s old",
+            Why.LIMIT: "the phase's limit is over",
+        }.get(seen.why, "limits.start is over")
+        if stacks is None or stacks.missing:
+            unseen = f": {stacks.missing}" if stacks else ""
+            return f"hang in {phase}: {over}; its stacks could not be read{unseen}{self._deaths()}"
+        if stacks.moved:
+            return f"slow, not stuck, in {phase}: {over}; {stacks.moved}{self._deaths()}"
+        return f"stuck in {phase}: {over}; nothing moved in {stacks.seconds:g} s{self._deaths()}"
+
+    def _by_whom(self) -> str:
+        """What is known of who sent a SIGKILL: that it was the kernel, for want of memory, is to be shown."""
+        memory = self.seen.memory
+        if memory is None or not memory.readable:
+            return "; the kernel's counters are not readable: by whom is unknown"
+        if memory.killed:
+            return "; the kernel killed for want of memory, as it does while `good` passes"
+        return "; the kernel's counters show no out-of-memory kill"
+
+    def _deaths(self) -> str:
+        """The first process of the tree that was seen to be ended by a signal that nobody asks with."""
+        first = next((d for d in self.seen.deaths if d.signal not in _ASKED), None)
+        if first is None:
+            return ""
+        return (
+            f"; before, process {first.process.pid} {first.process.name} was killed by signal {first.signal}"
+        )
 
     def _logged(self) -> Symptom | None:
         """The failure that the log names, if it names one (rule 7)."""
         if roots := self._roots():
             return self._of_match(roots[0])
+        if memory := self._memory():
+            return memory
         if raised := self._raised():
             return self._of_raised(raised[0])
         symptoms = [m for m in self._signed(Role.SYMPTOM) if m.id not in self.known.noise]
         return self._of_match(symptoms[0]) if symptoms else None
+
+    def _memory(self) -> Symptom | None:
+        """A kill for want of memory, as the kernel itself tells of it: whoever was killed cannot."""
+        memory = self.seen.memory
+        if memory is None or not memory.killed or HOST_MEMORY in self.known.noise:
+            return None
+        lines = self._exhibited(memory.file)
+        named = [line for line in lines if "Killed process" in line.text] or list(lines)
+        return Symptom(
+            kind=SymptomKind.SIGNATURE,
+            id=HOST_MEMORY,
+            text=named[0].text,
+            phase=self.seen.phase,
+            phase_matters=True,
+            evidence=(*lines[:_SHOWN], *self._last_line()),
+        )
 
     def _of_match(self, match: Match) -> Symptom:
         rank, order = self._first_rank(match.id)
@@ -256,14 +323,14 @@ class _Case:
         )
 
     def _of_process(self, kind: SymptomKind, name: str, text: str) -> Symptom:
-        """A failure that the log does not name: the last line before it is all there is to show."""
+        """A failure that the log does not name: where it stood, and the last line before."""
         return Symptom(
             kind=kind,
             id=name,
             text=text,
             phase=self.seen.phase,
             phase_matters=kind is SymptomKind.HANG,
-            evidence=self._last_line(),
+            evidence=(*self._stacks(), *self._last_line()),
         )
 
     def _first_rank(self, name: str) -> tuple[str | None, Order]:
@@ -318,14 +385,35 @@ class _Case:
             time=where.time,
             rank=where.rank,
             sha256=log.sha256,
+            copy_line=_copy_line(log, where),
         )
 
     def _last_line(self) -> tuple[Evidence, ...]:
         last, log = self.seen.reading.last, self.seen.log
         if last is None or log is None:
             return ()
-        line = Evidence(path=log.path, line=last.line, offset=last.offset, text=last.text, sha256=log.sha256)
+        line = Evidence(
+            path=log.path,
+            line=last.line,
+            offset=last.offset,
+            text=last.text,
+            sha256=log.sha256,
+            copy_line=_copy_line(log, last),
+        )
         return (line,)
+
+    def _stacks(self) -> tuple[Evidence, ...]:
+        """Where the last look at the stacks shows what a person should see first."""
+        stacks = self.seen.stacks
+        return self._exhibited(stacks.looks[-1]) if stacks and stacks.looks else ()
+
+    def _exhibited(self, exhibit: Exhibit | None) -> tuple[Evidence, ...]:
+        if exhibit is None:
+            return ()
+        return tuple(
+            Evidence(path=exhibit.path, line=at.line, offset=at.offset, text=at.text, sha256=exhibit.sha256)
+            for at in exhibit.lines
+        )
 
     def _ready(self) -> tuple[Evidence, ...]:
         return tuple(self._line(m) for m in self._matches(MatchKind.READY)[:1])
@@ -342,6 +430,11 @@ class _Case:
 
     def _unresolved(self, reason: Reason, detail: str, matches: Sequence[Match] = ()) -> Unresolved:
         return Unresolved(reason=reason, detail=detail, evidence=tuple(self._line(m) for m in matches))
+
+
+def _copy_line(log: LogCopy, where: Match | Raised | LastLine) -> int | None:
+    """The line's number in a copy with holes; None where the copy is whole."""
+    return log.line_of(where.offset, where.line) if log.pieces else None
 
 
 def _in_time(where: Match | Raised) -> tuple[float, int]:

@@ -47,6 +47,7 @@ _PREFIXES = tuple(
         r"(?P<who>[A-Za-z][\w.-]{0,80}) {2,40}\| ?",  # docker compose
         r"\((?P<who>[A-Za-z_][\w.:-]{0,80})(?: rank=\d+)? pid=\d+(?:, ip=[\da-fA-F.:]+)?\) ?",  # vLLM, Ray
         r"\[(?P<who>rank\d+)\]: ?",  # torchrun
+        r"(?P<who>[A-Za-z][\w.-]{0,80}):\d+:\d+ \[(?P<device>\d{1,4})\] (?=(?:\S{1,120}:\d+ )?NCCL )",  # NCCL
         rf"\[(?P<record>{_DAY} {_TIME})(?P<rank>(?: [A-Z]{{2,4}}\d+)*)\] ?",  # sglang
         rf"(?P<record>{_DAY} {_TIME})(?![\d:]) ?",  # Python's logging
         rf"(?P<stamp>{_DAY}T{_TIME})Z ?",  # kubectl, docker with times
@@ -119,6 +120,8 @@ def parse(text: str, *, number: int = 1, offset: int = 0, end: int = 0) -> Line:
             who.append(name)
             writer += found[0].rstrip()
         rank = (said.get("rank") or "").strip() or rank
+        if device := said.get("device"):
+            rank = f"GPU{device}"
         stamp = said.get("record") or said.get("stamp") or stamp
         record = record or "record" in said
         level = said.get("level") or level

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator
@@ -372,13 +373,66 @@ class Exit(Frozen):
     signal: int | None = None
 
 
+class Piece(Frozen):
+    """A part of a log in a copy with holes: where it stands in the log, and where in the copy.
+
+    Lines count from 1. `inside` says that it begins within a line, whose own beginning is in a piece
+    before it.
+    """
+
+    offset: int
+    size: int
+    line: int
+    newlines: int
+    copy_offset: int
+    copy_line: int
+    inside: bool = False
+
+    @property
+    def end(self) -> int:
+        """The offset, in the log, of the byte after it."""
+        return self.offset + self.size
+
+
+class Hole(Frozen):
+    """What a copy does not hold: the place in the log, and how many bytes and newlines are missing."""
+
+    offset: int
+    size: int
+    newlines: int
+
+
 class LogCopy(Frozen):
-    """Our copy of an attempt's log. `sha256` is of the copy, `original` of the bytes on the target."""
+    """Our copy of an attempt's log. `sha256` is of the copy, `original` of the bytes on the target.
+
+    `size` is the log's. A long log's copy has holes: `pieces` are what it holds, none where it is whole.
+    `bare` counts the lines that were noted when there was no room left for what surrounds them.
+    """
 
     path: str
     size: int
     sha256: str
     original: str
+    pieces: tuple[Piece, ...] = Field(default=(), exclude_if=lambda pieces: not pieces)
+    bare: int = Field(default=0, exclude_if=lambda bare: not bare)
+
+    def holes(self) -> tuple[Hole, ...]:
+        """What is missing, in order."""
+        return tuple(
+            Hole(
+                offset=before.end,
+                size=after.offset - before.end,
+                newlines=after.line - before.line - before.newlines,
+            )
+            for before, after in pairwise(self.pieces)
+        )
+
+    def line_of(self, offset: int, line: int) -> int | None:
+        """The number, in the copy, of a line of the log; None where that line is in a hole."""
+        if not self.pieces:
+            return line
+        holding = (p for p in self.pieces if p.offset <= offset < p.end)
+        return next((p.copy_line + line - p.line for p in holding), None)
 
 
 class FileLine(Frozen):
@@ -536,7 +590,11 @@ class Observation(Frozen):
 
 
 class Evidence(Frozen):
-    """Where a sentence comes from: a line of a file of the run folder."""
+    """Where a sentence comes from: a line of a file of the run folder.
+
+    Where that file is a copy with holes, `line` and `offset` are those of the whole log, and `copy_line`
+    is the line's number in the copy.
+    """
 
     path: str
     line: int
@@ -545,6 +603,7 @@ class Evidence(Frozen):
     time: float | None = None
     rank: str | None = None
     sha256: str
+    copy_line: int | None = Field(default=None, exclude_if=lambda line: line is None)
 
 
 class SymptomKind(StrEnum):

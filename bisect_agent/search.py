@@ -2,8 +2,14 @@
 
 `good` is run first, then `bad`, then one flip a run from `bad`: each difference set to good's level,
 each suspect set to another. What heals is needed. Then whatever of `bad` the failure does not need is
-taken away at once (a group, which steers and accuses nobody), and `bad` is run once more, so that the
-failing side of every pair was seen to fail after the last passing one.
+taken away at once (a group, which steers and accuses nobody). Where that does not fail the same, some
+settings stand in for each other, and the failure is followed from `bad` towards `good`: one setting
+more at a time, for as long as it fails. At the configuration reached each setting left is changed
+alone, and each suspect. In the end the failing configuration is run once more, so that the failing side
+of every pair was seen to fail after the last passing one.
+
+A cause is a minimal set S of settings: `good` with S fails with the symptom of `bad`, and a failing
+configuration that holds S passes when any one of S is set otherwise.
 """
 
 from __future__ import annotations
@@ -13,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bisect_agent.claims import undecided
-from bisect_agent.evidence import Answer, Table, accused
+from bisect_agent.evidence import TRIES, Answer, Table, accused
 from bisect_agent.model import (
     RETRIED,
     Configuration,
@@ -93,25 +99,36 @@ def step(
 
 
 def _trial(playbook: Playbook, table: Table, idea: _Idea, name: str) -> Trial:
-    configuration = idea.configuration
+    """The trial of an idea; without a change it is a control, or the present failing configuration again."""
+    configuration, change = idea.configuration, idea.change
     replicate = len(table.runs(configuration)) + 1
-    if idea.change is None:
+    if change is None and configuration in (playbook.good, playbook.bad):
         control: Literal["good", "bad"] = "good" if configuration == playbook.good else "bad"
         return Trial(id=name, control=control, configuration=configuration, replicate=replicate)
-    parent = table.runs(playbook.bad)[0].trial.id
-    return Trial(id=name, parent=parent, change=idea.change, configuration=configuration, replicate=replicate)
+    failing = table.first(table.walk.here).trial
+    if change is None:
+        return failing.model_copy(update={"id": name, "replicate": replicate})
+    return Trial(id=name, parent=failing.id, change=change, configuration=configuration, replicate=replicate)
 
 
 def _ideas(playbook: Playbook, table: Table) -> list[_Idea] | Finished:
     """The configurations worth a run now, the most wanted first; or the end.
 
-    Each stage needs the one before it: controls, flips, what the failure does not need, `bad` again.
+    Each stage needs the one before it: controls, changes of `bad`, what the failure does not need; then,
+    where that was not enough, the walk towards `good` and the same again at the configuration reached;
+    in the end the failing configuration once more.
     """
     controls = _good(playbook, table) or _bad(playbook, table)
     if controls:
         return controls
-    flips = [idea for factor in _by_need(playbook, table) for idea in _flip(playbook, table, factor)]
-    return flips or _confirm(playbook, table)
+    if run := table.wavering():
+        return Finished(
+            Stop.NOT_ESTABLISHED, f"{run.trial.id} does not fail each time: one run a side proves nothing"
+        )
+    if table.walk.ahead:
+        return [_step(table, table.walk.ahead)]
+    flips = [idea for factor in _by_need(playbook, table) for idea in _flip(table, factor)]
+    return flips or _confirm(table)
 
 
 def _good(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
@@ -135,7 +152,8 @@ def _bad(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
     """`bad` must be seen to fail, the same way each time: None when it was."""
     runs = table.runs(playbook.bad)
     passed = [s for s in runs if isinstance(s.outcome, Passed)]
-    if lost := _lost(runs, "bad"):
+    unresolved = table.symptom is None or table.answer(playbook.bad) is Answer.UNRESOLVED
+    if unresolved and (lost := _lost(runs, "bad")):
         return lost
     if passed and table.symptom:
         return Finished(Stop.NOT_ESTABLISHED, "`bad` fails only sometimes: one run a side proves nothing")
@@ -159,48 +177,75 @@ def _lost(runs: Sequence[Settled], name: str) -> Finished | None:
 
 
 def _by_need(playbook: Playbook, table: Table) -> list[str]:
-    """The factors to flip, most wanted by the open hypotheses first, differences before suspects."""
+    """The factors to change, most wanted by the open hypotheses first, differences before suspects."""
     open_now = undecided(playbook, table)
-    differences = [s.factor for s in playbook.bad.differs(playbook.good)]
 
-    def wish(factor: str) -> tuple[int, bool]:
-        return -sum(factor in (*h.involves, *h.excludes) for h in open_now), factor not in differences
+    def wish(factor: str) -> int:
+        return -sum(factor in (*h.involves, *h.excludes) for h in open_now)
 
-    return sorted((*differences, *playbook.suspects), key=wish)
-
-
-def _flip(playbook: Playbook, table: Table, factor: str) -> list[_Idea]:
-    """The next level of a factor to try from `bad`: none when one heals or all were tried."""
-    for level in table.levels(factor):
-        setting = Setting(factor=factor, level=level)
-        configuration = playbook.bad.replace([setting])
-        answer = table.answer(configuration)
-        if answer is Answer.HEALS:
-            return []
-        if answer is Answer.NOT_RUN:
-            was = playbook.bad[factor]
-            why = f"does the failure need {factor}={was}?"
-            return [_Idea(configuration, why, Single(setting=setting))]
-    return []
+    return sorted(table.stake(), key=wish)
 
 
-def _confirm(playbook: Playbook, table: Table) -> list[_Idea] | Finished:
-    """All flips are in: take away what is not needed, then see `bad` fail once more."""
-    needed = table.needed()
-    if not needed:
-        return Finished(Stop.NO_CAUSE, "no single change from `bad` heals")
+def _name(table: Table) -> str:
+    """The present failing configuration, as a person calls it."""
+    here = table.walk.here
+    return "`bad`" if here == table.playbook.bad else table.first(here).trial.id
+
+
+def _change(table: Table, setting: Setting, why: str) -> _Idea:
+    """One change of the present failing configuration."""
+    return _Idea(table.walk.here.replace([setting]), why, Single(setting=setting))
+
+
+def _flip(table: Table, factor: str) -> list[_Idea]:
+    """The next level of a factor to try: none when one heals or all were tried."""
+    setting = table.untried(factor)
+    if setting is None:
+        return []
+    here = table.walk.here
+    alone = "" if here == table.playbook.bad else f", now that {_name(table)} fails without the rest"
+    return [_change(table, setting, f"does the failure need {factor}={here[factor]}{alone}?")]
+
+
+def _step(table: Table, ahead: Setting) -> _Idea:
+    """One setting more as in `good`: a step of the walk."""
+    return _change(table, ahead, f"no single change is enough: does {_name(table)} fail with {ahead} too?")
+
+
+def _confirm(table: Table) -> list[_Idea] | Finished:
+    """All changes are in: take away what is not needed, then see the failure once more."""
+    here, needed = table.walk.here, table.needed
     rest = table.good_with(needed)
-    away = rest.differs(playbook.bad)
-    answer = table.answer(rest)
-    if answer is Answer.NOT_RUN:
-        why = f"is {accused(needed)} enough? everything else of `bad` is set as in `good`"
+    if needed and table.open(rest):
+        away = rest.differs(here)
+        why = f"is {accused(needed)} enough? everything else of {_name(table)} is set as in `good`"
         return [_Idea(rest, why, Single(setting=away[0]) if len(away) == 1 else Group(group=away))]
-    if answer is not Answer.FAILS:
-        return Finished(
-            Stop.NOT_ESTABLISHED,
-            f"{accused(needed)} is needed but not enough: with the rest as in `good`, the failure "
-            + ("is gone" if answer is Answer.HEALS else "is not seen"),
-        )
-    if len(table.pairs()) < len(needed):
-        return [_Idea(playbook.bad, "it must fail once more, after the last passing trial")]
-    return Finished(Stop.CAUSE, f"{accused(needed)} is needed and enough")
+    if needed and table.answer(rest) is Answer.FAILS:
+        return _close(table, needed)
+    if lost := table.lost():
+        return [_change(table, setting, "it was lost on the way: once more") for setting in lost]
+    return Finished(*_given_up(table, needed))
+
+
+def _close(table: Table, needed: Sequence[Setting]) -> list[_Idea] | Finished:
+    """The failing side of every pair fails once more, after the last passing trial."""
+    here = table.walk.here
+    if len(table.pairs) == len(needed):
+        return Finished(Stop.CAUSE, f"{accused(needed)} is needed and enough")
+    lost = [s for s in table.runs(here) if isinstance(s.outcome, Unresolved)]
+    if len(lost) >= TRIES:
+        return Finished(Stop.TARGET, f"{_name(table)} could not be run once more")
+    return [_Idea(here, "it must fail once more, after the last passing trial")]
+
+
+def _given_up(table: Table, needed: Sequence[Setting]) -> tuple[Stop, str]:
+    """Why nothing is established."""
+    name = _name(table)
+    if not needed:
+        also = "" if name == "`bad`" else f", nor one from {name}, which is nearer to `good`"
+        return Stop.NO_CAUSE, f"no single change from `bad` heals{also}"
+    seen = "gone" if table.answer(table.good_with(needed)) is Answer.HEALS else "not seen"
+    return (
+        Stop.NOT_ESTABLISHED,
+        f"{accused(needed)} is needed but not enough: with the rest as in `good`, the failure is {seen}",
+    )

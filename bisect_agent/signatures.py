@@ -6,6 +6,9 @@ so memory stays bounded and a match shorter than the overlap is found wherever i
 
 Most lines of a log match nothing. One set of all patterns, loosened so that it matches wherever one of
 them could, is run over chunks of many lines; only where it hits are lines looked at one at a time.
+
+A log can be read in parts: a `Place` is one from which reading goes on exactly as it would have, had all
+before it been read. After at most `FOLLOWED` bytes there is another one, whatever the log holds.
 """
 
 from __future__ import annotations
@@ -21,11 +24,14 @@ from bisect_agent.lines import SHOWN, Line, clean, excerpt, parse, printable
 from bisect_agent.model import LastLine, Match, MatchKind, Playbook, Reading, Role
 from bisect_agent.tracebacks import TRIGGERS, Seen, Tracebacks
 
-__all__ = ["Scanner", "Watch", "check_pattern", "printable", "watches"]
+__all__ = ["News", "Place", "Scanner", "Watch", "check_pattern", "printable", "watches"]
 
 WINDOW = 64 * 1024
 OVERLAP = 4 * 1024
+FOLLOWED = 1024 * 1024
+"""Bytes that lines before a line can matter for it: a traceback that goes on for longer is forgotten."""
 _CHUNK = 16 * 1024
+_SPACING = 8 * 1024  # bytes between two places that are told
 _KEPT_EACH = 4  # matches kept per pattern and rank: the first ones are the evidence
 _KEPT_ALL = 4096  # matches kept in all, however many ranks a log claims to have
 _BEFORE = 512  # bytes kept of the line before, for its prefix
@@ -188,6 +194,33 @@ class _Long:
     matched: set[tuple[MatchKind, str]] = field(default_factory=set)
 
 
+@dataclass(frozen=True)
+class Place:
+    """A place from which a log can be read on: nothing before it says how to read what follows.
+
+    `newlines` counts those before it. `inside`: it is a window of a line longer than one, and that
+    line's first window must have been read.
+    """
+
+    offset: int
+    newlines: int
+    inside: bool = False
+
+    @property
+    def end(self) -> int:
+        """Where reading can end, so that all before this place was read: windows overlap."""
+        return self.offset + OVERLAP if self.inside else self.offset
+
+
+@dataclass(frozen=True)
+class News:
+    """What a scanner has come by: places, where something that it keeps was met, and its last line."""
+
+    places: list[Place]
+    notes: list[int]
+    last: int
+
+
 class Scanner:
     """Matches a log's lines as its bytes arrive. However they are split, the matches are the same.
 
@@ -207,6 +240,11 @@ class Scanner:
         self._newlines = 0  # before the first pending byte
         self._before = b""  # how the last line that was not empty began
         self._last = (0, 0)  # that line's number and offset
+        self._alone = True  # that line says nothing about the next one
+        self._rested = 0  # the last place at the beginning of a line
+        self._places: list[Place] = []
+        self._spaced = Place(0, 0)  # the last one told
+        self._notes: list[int] = []
         self._long: _Long | None = None
         self._kept: list[Match] = []
         self._counts: Counter[tuple[MatchKind, str, str | None]] = Counter()
@@ -231,16 +269,31 @@ class Scanner:
                 at = end - OVERLAP
         del self._pending[:at]
         self._offset += at
-        return self._keep(found)
+        return found
 
     def finish(self) -> list[Match]:
         """The matches on the last line, which no line break ended. Nothing may be fed afterwards."""
         raw = bytes(self._pending)
         if self._long is None:
-            found = self._line(raw, self._offset)
-        else:
-            found = self._window(raw, self._offset, last=True)
-        return self._keep(found)
+            return self._line(raw, self._offset)
+        return self._window(raw, self._offset, last=True)
+
+    def skip(self, place: Place) -> None:
+        """Goes on at a later place; what was fed must have reached to the end of an earlier one."""
+        if self._pending:
+            self._window(bytes(self._pending), self._offset, last=False)
+            self._pending.clear()
+        self._offset, self._newlines = place.offset, place.newlines
+        if not place.inside:
+            self._long = None
+            self._forget()
+            self._rested = place.offset
+
+    def news(self) -> News:
+        """What came since the last call."""
+        news = News(self._places, self._notes, self._last[1])
+        self._places, self._notes = [], []
+        return news
 
     def reading(self) -> Reading:
         """All that was kept of the log so far; an unterminated last line counts as a line."""
@@ -262,7 +315,34 @@ class Scanner:
 
     def _note(self, raw: bytes, number: int, offset: int) -> None:
         """Remembers a line that is not empty as the last one."""
-        self._before, self._last = raw[:_BEFORE], (number, offset)
+        self._before, self._last, self._alone = raw[:_BEFORE], (number, offset), False
+
+    def _context(self) -> bytes:
+        """How the line before begins, if it says something about this one."""
+        return b"" if self._alone else self._before
+
+    def _forget(self) -> None:
+        """The next line is read as if none had been before it."""
+        self._tracebacks.forget()
+        self._alone = True
+
+    def _enter(self, offset: int) -> bool:
+        """Begins a line that is not empty; whether no traceback is open there."""
+        if offset - self._rested > FOLLOWED:
+            self._forget()
+        return not self._tracebacks.waiting(offset)
+
+    def _rest(self, offset: int, newlines: int) -> None:
+        """A line that needs none before it, and after which none is needed, begins here."""
+        self._rested = offset
+        self._tell(Place(offset, newlines))
+
+    def _tell(self, place: Place) -> None:
+        """Tells a place, unless one was told just before; every long line's own beginning is told."""
+        last = self._spaced
+        if last.inside or place.inside or place.offset - last.offset >= _SPACING:
+            self._places.append(place)
+            self._spaced = place
 
     def _next(self, at: int) -> int | None:
         """Where the next piece ends: lines up to a chunk, a longer line, or a window without an end.
@@ -286,7 +366,11 @@ class Scanner:
             kept = raw.rstrip(b"\r\n")
             if kept:
                 begin = 1 + max(kept.rfind(b"\n"), kept.rfind(b"\r"))
-                self._note(kept[begin:], 1 + self._newlines + kept.count(b"\n"), offset + begin)
+                newlines = self._newlines + kept.count(b"\n")
+                self._note(kept[begin:], newlines + 1, offset + begin)
+                self._rest(offset + begin, newlines)
+            elif offset - self._rested > FOLLOWED:
+                self._tell(Place(offset, self._newlines))
             self._newlines += raw.count(b"\n")
             return []
         found: list[Match] = []
@@ -301,26 +385,45 @@ class Scanner:
             return []
         found: list[Match] = []
         text = clean(raw)
-        if self._tracebacks.waiting(offset) or self._loose.Match(text) is not None:
+        free = self._enter(offset)
+        if not free or self._loose.Match(text) is not None:
             line = parse(text.decode(), number=self._newlines + 1, offset=offset, end=offset + len(raw))
-            found = self._matches(line, self._tracebacks.read(line, self._before), set())
-        self._note(raw, self._newlines + 1, offset)
+            found = self._keep(self._matches(line, self._read(line), set()), offset)
+        self._leave(raw, offset, free=free)
         return found
+
+    def _read(self, line: Line) -> Seen:
+        """What the tracebacks say about a line."""
+        told = self._tracebacks.told
+        seen = self._tracebacks.read(line, self._context())
+        if self._tracebacks.told > told:
+            self._notes.append(line.offset)
+        return seen
+
+    def _leave(self, raw: bytes, offset: int, *, free: bool) -> None:
+        """A line, or the first window of a long one, was read; `free`: no traceback was open before it."""
+        if free and (self._alone or not self._tracebacks.waiting(offset)):
+            self._rest(offset, self._newlines)
+        self._note(raw, self._newlines + 1, offset)
 
     def _window(self, raw: bytes, offset: int, *, last: bool) -> list[Match]:
         """A window of a long line; the first one says what the line is."""
         text = clean(raw).decode() + ("" if last else _CUT)
         end = offset + len(raw)
         if self._long is None:
+            free = self._enter(offset)
             line = parse(text, number=self._newlines + 1, offset=offset, end=end)
-            self._long = _Long(line, self._tracebacks.read(line, self._before))
-            self._note(raw, line.number, offset)
+            self._long = _Long(line, self._read(line))
+            self._leave(raw, offset, free=free)
         else:
             text = _CUT + text
             line = replace(self._long.line, text=text, rest=text)
-        found = self._matches(line, self._long.seen, self._long.matched)
+            if not self._tracebacks.waiting(offset):
+                self._tell(Place(offset, self._newlines, inside=True))
+        found = self._keep(self._matches(line, self._long.seen, self._long.matched), offset)
         if last:
             self._long = None
+            self._forget()
         return found
 
     def _matches(self, line: Line, seen: Seen, matched: set[tuple[MatchKind, str]]) -> list[Match]:
@@ -338,7 +441,7 @@ class Scanner:
                 found.append(_match(watch, line, seen))
         return found
 
-    def _keep(self, found: list[Match]) -> list[Match]:
+    def _keep(self, found: list[Match], offset: int) -> list[Match]:
         """Note the first matches of each pattern and rank; progress is told and not noted."""
         for match in found:
             key = (match.kind, match.id, match.rank)
@@ -347,6 +450,7 @@ class Scanner:
             self._counts[key] += 1
             if self._counts[key] <= _KEPT_EACH:
                 self._kept.append(match)
+                self._notes.append(offset)
         return found
 
 

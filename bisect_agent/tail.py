@@ -13,6 +13,8 @@ from bisect_agent.hosts import Host
 
 LIMIT = 1 << 20
 """The most bytes handed out by one poll."""
+FOUND = 4096
+"""The most bytes shown of a log that is not ours."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,10 @@ class Missing:
 
 @dataclass(frozen=True)
 class Stale:
-    """The file begins with something else than this attempt's first line: another writer's log."""
+    """The file begins with something else than this attempt's first line: another writer's log.
+
+    `found` is how; it may hold secrets.
+    """
 
     found: bytes
 
@@ -46,6 +51,11 @@ class Shrunk:
 
     size: int
     offset: int
+
+
+@dataclass(frozen=True)
+class Overwritten:
+    """The file no longer begins as it did: it was cut, and has grown again."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,7 @@ class Unreachable:
     detail: str
 
 
-NoBytes = Nothing | Missing | Stale | Shrunk | Replaced | Unreachable
+NoBytes = Nothing | Missing | Stale | Shrunk | Overwritten | Replaced | Unreachable
 Poll = NewBytes | NoBytes
 
 
@@ -71,6 +81,8 @@ class Tail:
         host: where the log is.
         path: its absolute path there.
         first_line: what it must begin with, newline included.
+
+    `size` is the log's, in bytes, as it was last seen.
     """
 
     def __init__(self, host: Host, path: str, first_line: bytes) -> None:
@@ -79,6 +91,7 @@ class Tail:
         self._first_line = first_line
         self._identity: str | None = None
         self._offset = 0
+        self.size = 0
 
     def poll(self) -> Poll:
         """What the log has to say now. Never raises for a host that does not answer."""
@@ -100,14 +113,20 @@ class Tail:
             return Missing()
         if stat.identity != self._identity:
             return Replaced()
+        self.size = stat.size
         if stat.size < self._offset:
             return Shrunk(stat.size, self._offset)
-        return self._begin(data) if self._offset == 0 else self._advance(data)
+        if self._offset == 0:
+            return self._begin(data)
+        # Looked at after the bytes were read, too: what was cut later leaves them true.
+        if data and self._host.read(self._path, 0, len(self._first_line)) != self._first_line:
+            return Overwritten()
+        return self._advance(data)
 
     def _begin(self, data: bytes) -> Poll:
         begin = data[: len(self._first_line)]
         if not self._first_line.startswith(begin):
-            return Stale(begin)
+            return Stale(data[:FOUND])
         return self._advance(data) if begin == self._first_line else Nothing()
 
     def _advance(self, data: bytes) -> Poll:

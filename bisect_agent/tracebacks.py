@@ -114,9 +114,13 @@ class Seen:
 
 @dataclass
 class Tracebacks:
-    """Reads a log's lines in order and tells of each whether it is quoted code, and in which chain."""
+    """Reads a log's lines in order and tells of each whether it is quoted code, and in which chain.
+
+    `chains` are those kept, and `told` counts all that were ever taken among them.
+    """
 
     chains: list[Chain] = field(default_factory=list)
+    told: int = 0
     _streams: dict[str, _Stream] = field(default_factory=dict)
 
     def waiting(self, offset: int) -> bool:
@@ -124,6 +128,10 @@ class Tracebacks:
         for name in [n for n, s in self._streams.items() if s.until <= offset]:
             del self._streams[name]
         return bool(self._streams)
+
+    def forget(self) -> None:
+        """The next line is read as if none had been before it."""
+        self._streams.clear()
 
     def read(self, line: Line, before: bytes = b"") -> Seen:
         """Take in the next line. `before` is how the line before it begins, whoever wrote that."""
@@ -136,6 +144,8 @@ class Tracebacks:
             seen = Seen()  # another process's record between two lines of a traceback
         else:
             seen = _follow(stream, line, rest)
+            if seen.chain is not None and seen.chain.first is line:
+                self._keep(seen.chain)
         if stream.code or stream.place is not _Place.OUTSIDE:
             self._streams[line.stream] = stream
         if len(self._streams) > _STREAMS:
@@ -144,14 +154,19 @@ class Tracebacks:
 
     def raised(self) -> Iterator[Raised]:
         """The first exception of every chain kept, in the log's order."""
-        return (r for c in self.chains if (r := c.raised()))
+        return (r for c in sorted(self.chains, key=lambda c: c.begins) if (r := c.raised()))
+
+    def _keep(self, chain: Chain) -> None:
+        """Keeps a chain whose exception was just read, if it matters and there is room."""
+        self.chains = [kept for kept in self.chains if not kept.quiet]
+        if not chain.quiet and len(self.chains) < KEPT:
+            self.chains.append(chain)
+            self.told += 1
 
     def _header(self, stream: _Stream, line: Line, before: bytes) -> Seen:
         """The chain goes on where it was joined; else a new one begins."""
         if stream.chain is None or stream.place is not _Place.JOINED:
             stream.chain = _begin(stream, line, before)
-            if len(self.chains) < KEPT and not line.below_error:
-                self.chains.append(stream.chain)
         stream.place, stream.code, stream.frame = _Place.BODY, True, ""
         stream.group = stream.group or _GROUP.search(line.rest) is not None
         return _take(stream, line, structure=True)

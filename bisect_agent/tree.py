@@ -13,7 +13,6 @@ from bisect_agent.model import (
     Frozen,
     Passed,
     Playbook,
-    Setting,
     Settled,
     State,
     StoppedBy,
@@ -87,6 +86,7 @@ def grow(  # noqa: PLR0913, PLR0917  # a report names all its parts once
         Node(text=f"good first: {_mark(good_first)}", evidence=good_first.evidence),
         *_failure(symptom),
         *_answers(table),
+        *_listed("levels", _levels(table)),
         *_claims(playbook, table, results),
         *_listed("advice", _advice(playbook, table, results)),
         *_listed("unknown", unknown),
@@ -110,6 +110,7 @@ def _failure(symptom: SymptomResult | None) -> list[Node]:
 
 def _answers(table: Table) -> list[Node]:
     """One node a trial that changed something: what was asked and what came back."""
+    bad = {s.trial.id for s in table.runs(table.playbook.bad)}
     nodes = []
     for run in table.settled:
         if run.trial.change is None:
@@ -118,9 +119,28 @@ def _answers(table: Table) -> list[Node]:
         witness = [run.witnesses[s.factor] for s in settings if s.factor in run.witnesses]
         seen = [f"{s}: {run.applied[s.factor]}" for s in settings if s.factor in run.applied]
         note = f" ({', '.join(seen)})" if seen and not isinstance(run.outcome, Passed) else ""
-        text = f"{run.trial.id}: bad with {accused(settings)} {said(run)}{note}"
+        parent = "bad" if run.trial.parent in bad else run.trial.parent
+        text = f"{run.trial.id}: {parent} with {accused(settings)} {said(run)}{note}"
         nodes.append(Node(text=text, evidence=(*evidence_of(run)[:1], *witness)))
     return [Node(text="one change at a time", children=tuple(nodes))] if nodes else []
+
+
+def _levels(table: Table) -> list[str]:
+    """What each level of a factor with more than two does where the failure was looked at."""
+    found = []
+    for factor in table.playbook.factors:
+        flips = {flip.setting.level: flip.run for flip in table.flips(factor.name)}
+        levels = table.levels(factor.name)
+        if len(levels) > 1 and flips:
+            present = table.origin(factor.name)[factor.name]
+            results = [
+                f"{level} {said(flips[level])} ({flips[level].trial.id})"
+                if level in flips
+                else f"{level} was not run"
+                for level in levels
+            ]
+            found.append(f"{factor.name}={present} fails, {', '.join(results)}")
+    return found
 
 
 def _claims(playbook: Playbook, table: Table, results: Sequence[HypothesisResult]) -> list[Node]:
@@ -149,10 +169,10 @@ def _named(playbook: Playbook, name: str) -> tuple[str, ...]:
 def _advice(playbook: Playbook, table: Table, results: Sequence[HypothesisResult]) -> list[str]:
     """What heals, seen; and what the supported hypotheses advise."""
     said = []
-    for pair in table.pairs() if established(table) else ():
+    for pair in table.pairs if established(table) else ():
         passing = next(s.trial for s in table.settled if s.trial.id == pair.passing)
-        healed = Setting(factor=pair.setting.factor, level=passing.configuration[pair.setting.factor])
-        said.append(f"{healed} heals it ({pair.passing}); what it costs was not measured")
+        healed = passing.configuration.differs(table.playbook.bad)
+        said.append(f"{accused(healed)} heals it ({pair.passing}); what it costs was not measured")
     supported = {r.id for r in results if r.state is State.SUPPORTED}
     said += [h.advice for h in playbook.hypotheses if h.id in supported and h.advice]
     return list(dict.fromkeys(said))

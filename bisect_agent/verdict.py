@@ -7,7 +7,7 @@ from typing import Literal
 
 from bisect_agent.claims import HypothesisResult, assess, established, gap
 from bisect_agent.events import SCHEMA, Attempt, RunState, TrialPlanned
-from bisect_agent.evidence import Standing, Table
+from bisect_agent.evidence import Standing, Table, accused
 from bisect_agent.model import (
     Configuration,
     Evidence,
@@ -97,7 +97,7 @@ def conclude(playbook: Playbook, state: RunState, version: str) -> Verdict:
         symptom=symptom,
         leads=leads,
         hypotheses=results,
-        pairs=table.pairs() if cause else (),
+        pairs=table.pairs if cause else (),
         trials=tuple(
             _trial(planned, a, a.settled)
             for (name, _), a in state.attempts.items()
@@ -143,7 +143,7 @@ def _trial(planned: TrialPlanned, attempt: Attempt, run: Settled) -> TrialResult
         predicted=planned.predicted,
         evidence=evidence_of(run),
         started=attempt.began,
-        seconds=round(attempt.ended - attempt.began, 3),
+        seconds=round(max(0.0, attempt.ended - attempt.began), 3),  # the wall clock may be set back
         phase=outcome.symptom.phase if isinstance(outcome, Failed) else attempt.phase,
     )
 
@@ -191,10 +191,12 @@ def _unknown(playbook: Playbook, table: Table, symptom: SymptomResult | None) ->
 def _confidence(playbook: Playbook, table: Table) -> Confidence:
     failing = sum(table.fails(s) for s in table.settled)
     passing = sum(isinstance(s.outcome, Passed) for s in table.settled)
-    again = sum(table.fails(s) for s in table.runs(playbook.bad))
+    here = table.walk.here
+    name = "`bad`" if here == playbook.bad else f"`good` with {accused(here.differs(playbook.good))}"
+    again = sum(table.fails(s) for s in table.runs(here))
     return Confidence(
         failing_runs=failing,
         passing_runs=passing,
-        statement=f"`bad` failed the same way {again} times out of {len(table.runs(playbook.bad))}; "
+        statement=f"{name} failed the same way {again} times out of {len(table.runs(here))}; "
         "each other side was run once, so a failure that comes and goes is not excluded",
     )

@@ -28,8 +28,10 @@ from bisect_agent.folder import (
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import decode
 from bisect_agent.judge import RESPONSE, judge
-from bisect_agent.model import LogCopy, Observation, Playbook, State, Trial
+from bisect_agent.model import Exhibit, LogCopy, Observation, Playbook, State, Trial
+from bisect_agent.pieces import faithful, reread
 from bisect_agent.signatures import Scanner, watches
+from bisect_agent.stacks import lines
 from bisect_agent.verdict import Verdict, conclude
 
 
@@ -100,16 +102,31 @@ def _reread(folder: RunFolder, playbook: Playbook, trial: Trial, event: Closed) 
     if seen.serving and seen.serving.request:
         body = seen.serving.request.body.encode()
         _same(f"{path}/{RESPONSE}", digest(body), digest(folder.read(f"{path}/{RESPONSE}")))
+    for exhibit in _exhibits(seen):
+        _reread_exhibit(folder, exhibit)
     return _reread_log(folder, playbook, seen, seen.log) if seen.log else 0
+
+
+def _exhibits(seen: Observation) -> tuple[Exhibit, ...]:
+    """The files beside the log that an observation points to."""
+    kernel = (seen.memory.file,) if seen.memory and seen.memory.file else ()
+    return (*(seen.stacks.looks if seen.stacks else ()), *kernel)
+
+
+def _reread_exhibit(folder: RunFolder, exhibit: Exhibit) -> None:
+    data = folder.read(exhibit.path)
+    _same(exhibit.path, exhibit.sha256, digest(data))
+    if not set(exhibit.lines) <= set(lines(data)):
+        raise DamagedRun(f"{exhibit.path}: its lines are not those that the journal holds")
 
 
 def _reread_log(folder: RunFolder, playbook: Playbook, seen: Observation, log: LogCopy) -> int:
     data = folder.read(log.path)
     _same(log.path, log.sha256, digest(data))
+    if not faithful(log, data):
+        raise DamagedRun(f"{log.path}: it is not made of the pieces that the journal names")
     scanner = Scanner(watches(playbook), playbook.observe.ignore)
-    scanner.feed(data[: seen.reading.size])
-    scanner.finish()
-    if scanner.reading() != seen.reading:
+    if reread(log, data, seen.reading.size, scanner) != seen.reading:
         raise DamagedRun(f"{log.path}: its lines do not say what the journal holds")
     return len(data)
 

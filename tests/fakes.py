@@ -23,7 +23,7 @@ from bisect_agent.journal import Journal
 from bisect_agent.model import Configuration, Playbook
 from bisect_agent.playbook import secrets_of
 from bisect_agent.target.launcher import ALREADY_CLAIMED, Launcher
-from tests.worlds import READY, World
+from tests.worlds import HANGS, READY, World
 
 FOLDER = "/srv/run"
 """Where the agent's files lie on the fake target."""
@@ -71,6 +71,8 @@ class Behaviour:
         supervisor_dies: when the supervisor dies.
         silent: how many calls go unanswered, from when on.
         unheard: it starts, and nobody hears of it.
+        busy: it uses all of a core, whatever it says.
+        deaf: it takes requests and never answers.
     """
 
     lines: tuple[tuple[float, str], ...] = ()
@@ -86,6 +88,8 @@ class Behaviour:
     supervisor_dies: float | None = None
     silent: tuple[float, int] | None = None
     unheard: bool = False
+    busy: bool = False
+    deaf: bool = False
 
 
 def said(*texts: str) -> tuple[tuple[float, str], ...]:
@@ -108,12 +112,17 @@ Stack = Callable[[Configuration, int], Behaviour]
 
 
 def stack_of(world: World, playbook: Playbook) -> Stack:
-    """The stack of a world: it shows its levels, then works, or dies of its symptom while it captures."""
+    """The stack of a world: it shows its levels, then works, or dies of its symptom while it captures.
+
+    Where the symptom is a silence, it stands still in that phase.
+    """
 
     def behave(configuration: Configuration, _: int) -> Behaviour:
         effect = {**configuration.root, **{f: playbook.bad[f] for f in world.stubborn}}
         shown = [f"{f} is {level}" for f, level in effect.items() if f not in world.silent]
         symptom = world.symptom(configuration)
+        if symptom in HANGS:
+            return fails(*shown, "capturing") if symptom == "hang in capture" else fails(*shown)
         return fails(*shown, "capturing", f"error: {symptom}") if symptom else serves(*shown)
 
     return behave
@@ -186,6 +195,8 @@ class FakeHost:
                 return _said(self._status(folder))
             case (_, "-I", "-S", _, "probe", folder):
                 return _said(self._probe(folder, json.loads(stdin)))
+            case (_, "-I", "-S", _, "stacks", folder):
+                return _said(self._stacks(folder))
             case (_, "-I", "-S", _, "stop", folder):
                 return _said(self._stop(folder))
             case ("df", *_):
@@ -326,6 +337,14 @@ class FakeHost:
             "http": [self._response(run, request) for request in wanted["http"]],
         }
 
+    def _stacks(self, folder: str) -> dict[str, object]:
+        run = self._runs[folder]
+        cpu = self._age(run) if run.behaviour.busy else 0.0
+        thread = {"tid": 1000 + run.number, "name": "serve", "state": "S", "wait": "futex_wait"}
+        given = json.loads(self.files[f"{folder}/order.json"])["env"].values()
+        state = {"process": run.main, "command": f"serve {' '.join(given)}", "cpu": cpu, "threads": [thread]}
+        return {"time": self.clock.monotonic(), "processes": [state] if self._alive(run) else []}
+
     def _listeners(self, port: int, asking: str) -> list[dict[str, object]]:
         if port in self.strangers:
             return [_listener(77, "redis", ours=False)]
@@ -339,6 +358,8 @@ class FakeHost:
         assert isinstance(request, dict)
         if run is None or not self._alive(run):
             return {"status": None, "body": "", "error": "connection refused"}
+        if run.behaviour.deaf:
+            return {"status": None, "body": "", "error": "TimeoutError: no whole answer in time"}
         if request["body"] is None:
             return {"status": 200, "body": "ok", "error": ""}
         return {"status": run.behaviour.status, "body": run.behaviour.answer, "error": ""}
@@ -384,8 +405,9 @@ class Lab:
         stack: Stack,
         listener: Listener | None = None,
         ours: Mapping[str, str] = MappingProxyType({"HOME": "/root"}),
+        clock: FakeClock | None = None,
     ) -> None:
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.host = FakeHost(self.clock, playbook, stack)
         self.folder = RunFolder.create(path, b"playbook: 1\n", playbook)
         self.journal = Journal(path, self.clock.time)

@@ -85,6 +85,12 @@ def test_no_secret_is_kept(tmp_path: Path) -> None:
     assert f"token is {'*' * len(TOKEN)}" in done.text("server.log")
 
 
+def test_no_secret_is_kept_of_a_look_at_the_stacks(tmp_path: Path) -> None:
+    """A command line may hold one."""
+    done = carried(tmp_path, fails(), SECRETIVE)
+    assert f"serve /root {'*' * len(TOKEN)} safe" in done.text("stacks-2.txt")
+
+
 def test_the_copy_of_the_log_is_the_log(tmp_path: Path) -> None:
     """From its first line, which names the attempt, to its last."""
     done = carried(tmp_path, fails("error: boom", "too late"))

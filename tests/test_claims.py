@@ -104,6 +104,17 @@ def test_the_gap_is_told_in_a_sentence(world: World, expected: str) -> None:
     assert State.UNDECIDED is assess(WIDE, table).state
 
 
+def test_closed_pairs_are_no_cause_before_they_are_seen_to_be_enough() -> None:
+    """`bad` has failed again, but nobody has taken the rest of it away: `compile` may not be all."""
+    ways = (frozenset({setting("compile=on"), setting(x)}) for x in ("kernel=stock", "inner=off"))
+    world, bad = World(tuple(map(Rule, ways))), {"compile": "on", "kernel": "stock", "inner": "off"}
+    playbook = playbook_of({f.name: tuple(f.levels) for f in PLAYBOOK.factors}, bad)
+    early = [s for s in play(playbook, world).settled if s.trial.id <= "t06"]
+    again = early[1].trial.model_copy(update={"id": "t07", "replicate": 2})
+    table = Table(playbook, (*early, world.settle(playbook, again)))
+    assert (playbook.bad, 1, ()) == (table.walk.here, len(table.pairs), established(table))
+
+
 @FEW
 @given(cases())
 def test_a_supported_claim_is_true_of_the_cause(case: Case) -> None:

@@ -24,6 +24,7 @@ from bisect_agent.model import (
     State,
     Unresolved,
 )
+from bisect_agent.standstill import BETWEEN_LOOKS
 from tests.fakes import Behaviour, Lab, Stack, fails, said, serves, stack_of
 from tests.worlds import PORT, Rule, World, claim, playbook_of, setting
 
@@ -239,9 +240,10 @@ def test_the_symptom_of_bad_on_good_ends_with_3(tmp_path: Path) -> None:
 
 
 def test_no_single_change_that_heals_ends_with_1(tmp_path: Path) -> None:
-    """Redundant settings: not established is a good answer."""
+    """Without either of two settings it fails otherwise: not established is a good answer."""
     playbook = playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"})
-    world = World((Rule(frozenset({setting("a=1")})), Rule(frozenset({setting("b=1")}))))
+    both, either = frozenset({setting("a=1"), setting("b=1")}), ("a=1", "b=1")
+    world = World((Rule(both), *(Rule(frozenset({setting(x)}), "bang") for x in either)))
     ran = investigate(tmp_path, stack_of(world, playbook), playbook)
     assert (ExitCode.NOT_ESTABLISHED, True) == ran.ended
     assert () == ran.outcome.verdict.cause
@@ -493,13 +495,13 @@ def test_what_is_written_after_our_stop_is_not_evidence(tmp_path: Path) -> None:
 
 
 def test_silence_is_a_hang_by_the_clock(tmp_path: Path) -> None:
-    """A log that stands still for `limits.quiet` is a hang of the phase it stands in."""
+    """A log that stands still for `limits.quiet`, and while it is looked at, is a hang of its phase."""
     ran = investigate(tmp_path, bad_does(fails("capturing")), limited(ONE, quiet=7))
     closed = next(
         e.event for e in ran.lab.journal.entries if isinstance(e.event, Closed) and e.event.trial == "t02"
     )
     assert ("hang", "capture") == (ran.symptom, closed.observation.phase)
-    assert 7 == pytest.approx(closed.observation.quiet, abs=0.2)
+    assert 7 + BETWEEN_LOOKS == pytest.approx(closed.observation.quiet, abs=0.2)
 
 
 def test_a_failure_that_good_shows_too_has_no_vote(tmp_path: Path) -> None:

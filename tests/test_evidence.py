@@ -9,6 +9,7 @@ from bisect_agent.model import (
     Applied,
     Configuration,
     Failed,
+    Group,
     Outcome,
     Pair,
     Passed,
@@ -53,7 +54,9 @@ def table(*runs: Settled) -> Table:
         ([BANG], Answer.OTHER),
         ([BOOM, BANG], Answer.OTHER),
         ([PASS, BOOM], Answer.OTHER),
-        ([PASS, LOST], Answer.UNRESOLVED),
+        ([PASS, OTHER_LEVEL], Answer.UNRESOLVED),
+        ([LOST, LOST], Answer.UNRESOLVED),
+        ([PASS, LOST], Answer.HEALS),
     ],
 )
 def test_runs_that_contradict_each_other_say_nothing(outcomes: list[Outcome], expected: Answer) -> None:
@@ -84,6 +87,27 @@ def test_a_factor_stands_as_its_flips_show(runs: list[Settled], expected: Standi
     assert expected is table(*runs).standing("kernel")
 
 
+@pytest.mark.parametrize(
+    ("runs", "expected"), [((), Standing.NOT_RUN), ((LOST,), Standing.UNRESOLVED), ((PASS,), Standing.NEEDED)]
+)
+def test_a_group_that_passes_accuses_nobody(runs: tuple[Outcome, ...], expected: Standing) -> None:
+    """Not even where it differs from `bad` in one factor: that change needs a run of its own (rule 1)."""
+    flip = BAD.replace([STOCK])
+    group = Trial(id="t03", parent="t02", change=Group(group=(STOCK,)), configuration=flip)
+    passed = Settled(trial=group, attempt=1, outcome=PASS)
+    assert expected is table(passed, *(run("t04", flip, outcome) for outcome in runs)).standing("kernel")
+
+
+def test_a_change_that_its_group_contradicts_says_nothing() -> None:
+    """The same configuration passed and failed."""
+    flip = BAD.replace([STOCK])
+    group = Trial(id="t03", parent="t02", change=Group(group=(STOCK,)), configuration=flip)
+    failed = Settled(trial=group, attempt=1, outcome=BOOM)
+    found = table(failed, run("t04", flip, PASS))
+    assert (Standing.OTHER_FAILURE, "t02") == (found.standing("kernel"), found.first(BAD).trial.id)
+    assert failed == found.wavering()
+
+
 def test_levels_to_flip_to_begin_with_the_level_of_good() -> None:
     """A difference is first set as in good; a suspect has no such level."""
     playbook = playbook_of({"a": "012", "b": "012"}, {"a": "2"}, good={"a": "1"})
@@ -93,22 +117,27 @@ def test_levels_to_flip_to_begin_with_the_level_of_good() -> None:
 def test_a_pair_needs_the_failure_again() -> None:
     """Failing, passing, failing again, in that order (rule 8)."""
     healed = run("t03", BAD.replace([STOCK]), PASS)
-    assert () == table(healed).pairs()
+    assert () == table(healed).pairs
     assert (Pair(setting=setting("kernel=mma"), failing="t02", passing="t03", again="t04"),) == table(
         healed, run("t04", BAD, BOOM)
-    ).pairs()
+    ).pairs
+
+
+def test_a_failure_before_the_passing_trial_closes_no_pair() -> None:
+    """That it came back is seen only afterwards."""
+    assert () == table(run("t03", BAD, BOOM), run("t04", BAD.replace([STOCK]), PASS)).pairs
 
 
 @pytest.mark.parametrize("again", [PASS, BANG, LOST])
 def test_a_bad_that_does_not_fail_the_same_closes_no_pair(again: Outcome) -> None:
     """Whatever else `bad` does the second time, nothing is accused."""
-    assert () == table(run("t03", BAD.replace([STOCK]), PASS), run("t04", BAD, again)).pairs()
+    assert () == table(run("t03", BAD.replace([STOCK]), PASS), run("t04", BAD, again)).pairs
 
 
 def test_good_itself_is_the_other_side_where_one_factor_differs() -> None:
     """`good` passed before `bad` failed; then `bad` fails again."""
     good = Settled(trial=Trial(id="t01", control="good", configuration=GOOD), attempt=1, outcome=PASS)
-    pairs = Table(PLAYBOOK, (good, run("t02", BAD, BOOM), run("t03", BAD, BOOM))).pairs()
+    pairs = Table(PLAYBOOK, (good, run("t02", BAD, BOOM), run("t03", BAD, BOOM))).pairs
     assert [("t02", "t01", "t03")] == [(p.failing, p.passing, p.again) for p in pairs]
 
 

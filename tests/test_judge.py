@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 from bisect_agent.judge import Known, judge, known
 from bisect_agent.model import (
     Applied,
+    Death,
+    Exhibit,
     Exit,
     Failed,
+    FileLine,
     HttpAnswer,
     LogCopy,
     Observation,
     Outcome,
+    OutOfMemory,
     Passed,
     Process,
     Reason,
@@ -22,6 +26,7 @@ from bisect_agent.model import (
     Serving,
     Settled,
     Signature,
+    Stacks,
     Symptom,
     SymptomKind,
     Trial,
@@ -173,6 +178,89 @@ def test_the_phase_counts_only_where_the_signature_says_so() -> None:
     memory = [failure(log.format("out of memory")) for log in logs]
     boom = [failure(log.format("error: boom")) for log in logs]
     assert (False, True) == (memory[0].same_as(memory[1]), boom[0].same_as(boom[1]))
+
+
+# --- what stands still, and how it died -------------------------------------------------------------
+
+FRAME = FileLine(line=5, offset=90, text="    take (stack.py:8)")
+LOOK = Exhibit(path="trials/t02-bad/1/stacks-2.txt", sha256="3" * 64, lines=(FRAME,))
+KERNEL_LINE = "[ 12.5] Memory cgroup out of memory: Killed process 77 (python)"
+KERNEL = Exhibit(
+    path="trials/t02-bad/1/kernel.txt",
+    sha256="4" * 64,
+    lines=(FileLine(line=1, offset=0, text=KERNEL_LINE),),
+)
+KILLED = OutOfMemory(counted=1, logged=1, file=KERNEL)
+QUIET = OutOfMemory(counted=0, logged=0)
+
+
+@pytest.mark.parametrize(
+    ("moved", "expected", "said"),
+    [("", "hang", "stuck in"), ("process 7 used 9.9 s of CPU in 10.0 s", "overdue", "slow, not stuck, in")],
+)
+def test_two_looks_tell_stuck_from_slow(moved: str, expected: str, said: str) -> None:
+    """Two failures of one kind; the frame and the last line are the evidence."""
+    stacks = Stacks(looks=(LOOK, LOOK), seconds=10, moved=moved)
+    symptom = failure("loading\n", Why.SILENT, quiet=61.0, phase="load", stacks=stacks)
+    assert (SymptomKind.HANG, expected, True) == (symptom.kind, symptom.id, symptom.phase_matters)
+    assert symptom.text.startswith(f"{said} phase load: no new line for 61 s; ")
+    assert [FRAME.text, "loading"] == [line.text for line in symptom.evidence]
+
+
+def test_a_look_that_could_not_be_had_is_said_so() -> None:
+    """Then the clock alone has decided, as before."""
+    symptom = failure("loading\n", Why.OVERDUE, stacks=Stacks(missing="no answer"))
+    assert ("hang", "hang in its start: limits.start is over; its stacks could not be read: no answer") == (
+        symptom.id,
+        symptom.text,
+    )
+
+
+@pytest.mark.parametrize("end", [Exit(code=1), Exit(signal=9)])
+def test_a_kill_for_want_of_memory_explains_what_follows_it(end: Exit) -> None:
+    """An exception and a symptom line of those who lived on are consequences; its phase counts."""
+    symptom = failure(f"loading\nscheduler died\n{CHAIN}", Why.EXITED, exit=end, memory=KILLED, phase="load")
+    assert ("host-out-of-memory", KERNEL_LINE, True) == (symptom.id, symptom.text, symptom.phase_matters)
+    assert KERNEL.path == symptom.evidence[0].path
+
+
+def test_a_root_line_comes_before_a_kill_for_want_of_memory() -> None:
+    """The stack itself has named what failed."""
+    assert "boom" == failure("error: boom\n", memory=KILLED).id
+
+
+def test_a_kill_that_good_survives_has_no_vote() -> None:
+    """A helper that is killed in every run explains nothing; it is said to have been voiceless."""
+    before = known([seen(f"{READY}\n", Why.SERVED, serving=SERVED, memory=KILLED)])
+    found = settled("", Why.EXITED, before, exit=Exit(signal=9), memory=KILLED)
+    assert isinstance(found.outcome, Failed)
+    assert ("signal-9", ("host-out-of-memory",)) == (found.outcome.symptom.id, found.voiceless)
+
+
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [
+        (QUIET, "the kernel's counters show no out-of-memory kill"),
+        (OutOfMemory(), "the kernel's counters are not readable: by whom is unknown"),
+        (None, "the kernel's counters are not readable: by whom is unknown"),
+    ],
+)
+@pytest.mark.parametrize("end", [Exit(code=137), Exit(signal=9)])
+def test_a_sigkill_is_no_want_of_memory_by_itself(end: Exit, memory: OutOfMemory | None, said: str) -> None:
+    """A server may kill its own tree; who it was is told as far as it is known."""
+    symptom = failure("", Why.EXITED, exit=end, memory=memory)
+    assert (False, True) == ("memory" in symptom.id, symptom.text.endswith(said))
+
+
+@pytest.mark.parametrize(("number", "named"), [(11, True), (9, True), (15, False), (13, False)])
+def test_the_first_death_of_a_child_is_told(number: int, named: bool) -> None:
+    """Not that of one who was asked to end, or whose reader was gone. The symptom is the same with it."""
+    dead = Death(process=Process(pid=7, start=1, boot="b", name="worker"), signal=number, time=5)
+    symptom = failure("", Why.EXITED, exit=Exit(code=1), deaths=(dead,))
+    assert ("exit-1", named) == (
+        symptom.id,
+        f"process 7 worker was killed by signal {number}" in symptom.text,
+    )
 
 
 # --- ranks ------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ observe:
     expect: same-as-good
   signatures: [{id: mine, role: root, pattern: 'MyError: .+', fatal: true, phase_matters: true}]
   ignore: [rope_parameters]
-  phases: [{name: capture, begin: Capture begins}]
+  phases: [{name: capture, begin: Capture begins, quiet: 2m, limit: 1h, progress: 'graph [0-9]+'}]
 limits: {start: 1h30m, quiet: 90s, stop: 0.5s, trials: 7}
 restore: none
 """
@@ -205,7 +205,8 @@ def test_a_server_has_what_its_playbook_says(load: Load, tmp_path: Path) -> None
     assert loaded.observe.ready_log == "ready to roll"
     assert loaded.observe.ready_http == "/health"
     assert loaded.observe.ignore == ("rope_parameters",)
-    assert [phase.name for phase in loaded.observe.phases] == ["capture"]
+    (phase,) = loaded.observe.phases
+    assert ("capture", 120, 3600, "graph [0-9]+") == (phase.name, phase.quiet, phase.limit, phase.progress)
     assert loaded.restore == "none"
 
 

@@ -1,6 +1,7 @@
 """The search, in worlds whose truth is known."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -8,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bisect_agent import search
-from bisect_agent.claims import assess, established
+from bisect_agent.claims import assess, established, gap
 from bisect_agent.evidence import Standing, Table
 from bisect_agent.model import (
     Configuration,
     Failed,
     Group,
+    Passed,
     Playbook,
     Reason,
     Setting,
@@ -21,6 +23,7 @@ from bisect_agent.model import (
     State,
     StoppedBy,
     Trial,
+    Unresolved,
 )
 from tests.strategies import FEW, Case, cases, monotone
 from tests.worlds import Rule, World, claim, play, playbook_of, setting
@@ -29,17 +32,10 @@ ORDERS = st.randoms(use_true_random=False)
 CAPACITIES = st.integers(1, 3)
 
 
-def flips_of(playbook: Playbook) -> int:
-    """How many single changes from `bad` there are."""
-    table = Table(playbook, ())
-    factors = {s.factor for s in playbook.bad.differs(playbook.good)} | set(playbook.suspects)
-    return sum(len(table.levels(factor)) for factor in factors)
-
-
 def flipped(table: Table, factor: str) -> list[Configuration]:
-    """`bad` with each other level of a factor."""
+    """The failing configuration with each other level of a factor."""
     levels = table.levels(factor)
-    return [table.playbook.bad.replace([Setting(factor=factor, level=level)]) for level in levels]
+    return [table.walk.here.replace([Setting(factor=factor, level=level)]) for level in levels]
 
 
 def changed(trial: Trial, trials: dict[str, Settled]) -> set[str]:
@@ -54,9 +50,9 @@ def changed(trial: Trial, trials: dict[str, Settled]) -> set[str]:
 @FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_every_search_ends_soon(case: Case, capacity: int, landing: Random) -> None:
-    """The controls twice and thrice, each flip once, the rest of `bad` once: no more is ever run."""
+    """Four trials a factor and eight, and one more of each configuration that is lost on the way."""
     played = play(case.playbook, case.world, capacity, landing)
-    assert len(played.planned) <= 3 + flips_of(case.playbook) + 2
+    assert len(played.planned) <= 4 * len(case.playbook.factors) + 8 + len(case.world.lost)
 
 
 @FEW
@@ -124,7 +120,7 @@ def test_every_accused_setting_has_a_pair_of_its_own(case: Case, capacity: int, 
     table, trials = Table(case.playbook, played.settled), played.trials
     place = {s.trial.id: n for n, s in enumerate(played.settled)}
     cause = established(table)
-    pairs = table.pairs() if cause else ()
+    pairs = table.pairs if cause else ()
     assert (played.finished.by is StoppedBy.CAUSE) == bool(cause)
     assert cause == tuple(pair.setting for pair in pairs)
     for pair in pairs:
@@ -143,7 +139,8 @@ def test_the_failing_side_fails_again_after_the_last_passing_trial(
     """One run closes all pairs, so it comes after all of them (rule 8)."""
     played = play(case.playbook, case.world, capacity, landing)
     if played.finished.by is StoppedBy.CAUSE:
-        assert case.playbook.bad == played.settled[-1].trial.configuration
+        failing = Table(case.playbook, played.settled).walk.here
+        assert failing == played.settled[-1].trial.configuration
 
 
 @FEW
@@ -158,7 +155,7 @@ def test_a_conjunction_is_found_exactly(case: Case, capacity: int, landing: Rand
 @FEW
 @given(cases(), CAPACITIES, ORDERS)
 def test_nothing_is_accused_wrongly(case: Case, capacity: int, landing: Random) -> None:
-    """In any world: `good` with the cause fails as `bad` does, and without any one of it `bad` does not."""
+    """In any world: `good` with the cause fails as `bad` does; without any one of it the failure is gone."""
     played = play(case.playbook, case.world, capacity, landing)
     table, truth = Table(case.playbook, played.settled), case.world.symptom
     cause, bad = established(table), case.playbook.bad
@@ -271,20 +268,125 @@ def test_a_bad_that_passes_three_times_is_nothing_to_bisect() -> None:
     assert (StoppedBy.BAD_PASSES, "`bad` passed 3 times") == stopped(INCIDENT, World(()))
 
 
-def test_redundant_settings_are_not_accused() -> None:
-    """Where either of two settings is enough, no single change heals, and that is all that is said."""
+ALL = playbook_of(dict.fromkeys("abcd", "01"), dict.fromkeys("abcd", "1"))
+"""Four differences."""
+
+
+def ways(*needs: str) -> World:
+    """A stack that fails in any of these ways, each of which is some settings."""
+    return World(tuple(Rule(frozenset(map(setting, way.split()))) for way in needs))
+
+
+def walked(world: World, playbook: Playbook = ALL) -> list[str]:
+    """The trials after the controls, as a person calls them, each with its parent."""
+    return [f"{t.parent}: {t.label}" for t in play(playbook, world).planned[2:]]
+
+
+def test_of_two_settings_that_are_each_enough_one_is_accused() -> None:
+    """No single change heals: without `a` it still fails, then `b` is needed, for good itself passes."""
     playbook = playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"})
-    world = World((Rule(frozenset({setting("a=1")})), Rule(frozenset({setting("b=1")}))))
-    assert (StoppedBy.NO_CAUSE, "no single change from `bad` heals") == stopped(playbook, world)
+    world = ways("a=1", "b=1")
+    assert ["t02: a=0", "t02: b=0", "t02: a=0"] == walked(world, playbook)
+    assert (StoppedBy.CAUSE, "b=1 is needed and enough") == stopped(playbook, world)
 
 
-def test_what_is_needed_but_not_enough_is_not_a_cause() -> None:
-    """`a` is needed, and needs one of `b` and `c`: with both as in `good` the failure is gone."""
-    playbook = playbook_of({"a": "01", "b": "01", "c": "01"}, {"a": "1", "b": "1", "c": "1"})
-    world = World(tuple(Rule(frozenset({setting("a=1"), setting(x)})) for x in ("b=1", "c=1")))
-    by, detail = stopped(playbook, world)
-    assert StoppedBy.NOT_ESTABLISHED is by
-    assert "a=1 is needed but not enough: with the rest as in `good`, the failure is gone" == detail
+def test_the_failure_is_followed_towards_good() -> None:
+    """`a` needs `b`, `c` or `d`: one more is set as in good while it fails; then each one left is flipped."""
+    world = ways("a=1 b=1", "a=1 c=1", "a=1 d=1")
+    flips = ["t02: a=0", "t02: b=0", "t02: c=0", "t02: d=0"]
+    group, steps, alone, again = ["t02: b=0,c=0,d=0"], ["t04: c=0"], ["t08: a=0", "t08: d=0"], ["t04: c=0"]
+    assert [*flips, *group, *steps, *alone, *again] == walked(world)
+    assert (StoppedBy.CAUSE, "a=1 × d=1 is needed and enough") == stopped(ALL, world)
+
+
+def test_a_setting_that_stands_in_for_another_is_not_contradicted_by_it() -> None:
+    """What no change of `bad` needs may be needed nearer to good; a claim is held against that."""
+    claims = (claim("second", "b"), claim("first", "a"))
+    playbook = playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"}, hypotheses=claims)
+    assert {"second": State.SUPPORTED, "first": State.REFUTED} == verdict(playbook, ways("a=1", "b=1"))[2]
+
+
+def test_a_step_into_a_level_that_does_not_show_refutes_nothing() -> None:
+    """It fails the same, and whether `a` was set otherwise is not known (rule 4)."""
+    playbook = playbook_of(
+        {"a": "01", "b": "01"}, {"a": "1", "b": "1"}, hypotheses=(claim("without", "b", "a"),)
+    )
+    world = replace(ways("a=1", "b=1"), silent=frozenset({"a"}))
+    by, cause, states = verdict(playbook, world)
+    assert (StoppedBy.CAUSE, frozenset({setting("b=1")}), State.UNDECIDED) == (by, cause, states["without"])
+
+
+def test_a_suspect_is_asked_again_where_the_failure_was_followed_to() -> None:
+    """`s` matters only without `a`: it belongs to the cause that is found there."""
+    playbook = playbook_of({"a": "01", "b": "01", "s": "01"}, {"a": "1", "b": "1"})
+    world = ways("a=1", "b=1 s=0")
+    assert (StoppedBy.CAUSE, frozenset({setting("b=1"), setting("s=0")})) == verdict(playbook, world)[:2]
+
+
+def test_where_it_then_fails_otherwise_nothing_is_established() -> None:
+    """Without either of the two it fails otherwise: two leads, no cause."""
+    playbook = playbook_of({"a": "01", "b": "01", "c": "01"}, dict.fromkeys("abc", "1"))
+    boom, bang = ways("a=1 b=1").rules[0], [replace(r, symptom="bang") for r in ways("a=1", "b=1").rules]
+    played = play(playbook, World((boom, *bang)))
+    table = Table(playbook, played.settled)
+    assert (StoppedBy.NO_CAUSE, ()) == (played.finished.by, established(table))
+    assert "no single change from `bad` heals, nor one from t05, which is nearer to `good`" == (
+        played.finished.detail
+    )
+    assert [Standing.OTHER_FAILURE] * 2 == [table.standing(factor) for factor in "ab"]
+    assert "with a changed from t05 it fails otherwise (t06)" == gap("a", table)
+
+
+def test_a_configuration_that_wavers_is_not_believed() -> None:
+    """The one reached fails once and then passes: one run a side proves nothing."""
+    playbook = playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"})
+    settled = play(playbook, ways("a=1", "b=1")).settled
+    passed = settled[-1].model_copy(update={"outcome": Passed()})
+    step = search.step(playbook, (*settled[:-1], passed), (), 1)
+    assert (
+        search.Finished(
+            StoppedBy.NOT_ESTABLISHED, "t03 does not fail each time: one run a side proves nothing"
+        )
+        == step
+    )
+    assert () == established(Table(playbook, (*settled[:-1], passed)))
+
+
+def loses(number: int, world: World, playbook: Playbook = ALL) -> tuple[int, StoppedBy, set[Setting]]:
+    """A search whose n-th trial is lost for good: how many trials it takes, why it ends, and the cause."""
+    settled: list[Settled] = []
+    while isinstance(step := search.step(playbook, settled, (), 1), search.Next):
+        trial = step.wanted[0].trial
+        lost = Unresolved(reason=Reason.UNREACHABLE, detail="no answer")
+        spoilt = Settled(trial=trial, attempt=3, outcome=lost)
+        settled.append(spoilt if len(settled) + 1 == number else world.settle(playbook, trial))
+    return len(settled), step.by, set(established(Table(playbook, settled)))
+
+
+@pytest.mark.parametrize(("number", "trials"), [(3, 8), (4, 8), (5, 8), (6, 9), (7, 9), (8, 9)])
+def test_what_decides_is_run_once_more_when_it_was_lost(number: int, trials: int) -> None:
+    """The flip of `d`, the rest taken away, `bad` once more; the flips of `a`, `b`, `c` decide nothing."""
+    assert (trials, StoppedBy.CAUSE, {setting("d=1")}) == loses(number, ways("d=1"))
+
+
+@pytest.mark.parametrize("number", range(3, 12))
+def test_no_lost_trial_of_a_walk_costs_the_cause(number: int) -> None:
+    """Whichever it is."""
+    _, by, cause = loses(number, ways("a=1 b=1", "a=1 c=1", "a=1 d=1"))
+    assert (StoppedBy.CAUSE, {setting("a=1"), setting("d=1")}) == (by, cause)
+
+
+def test_what_was_walked_over_is_not_needed() -> None:
+    """Each in the configuration in which it was set as in good, also after more such steps."""
+    table = Table(ALL, play(ALL, ways("a=1", "b=1", "c=1", "d=1")).settled)
+    assert [*[Standing.NOT_NEEDED] * 3, Standing.NEEDED] == [table.standing(factor) for factor in "abcd"]
+
+
+def test_a_third_level_that_heals_accuses_at_the_end_of_a_walk_too() -> None:
+    """`a` fails at good's level as well, and works at the third; with it, `b` or `c` is enough."""
+    playbook = playbook_of({"a": "012", "b": "01", "c": "01"}, dict.fromkeys("abc", "1"))
+    world = ways("a=0 b=1", "a=0 c=1", "a=1 b=1", "a=1 c=1")
+    assert frozenset({setting("a=1"), setting("c=1")}) == verdict(playbook, world)[1]
 
 
 def test_what_is_not_needed_goes_at_once() -> None:
@@ -292,7 +394,7 @@ def test_what_is_not_needed_goes_at_once() -> None:
     playbook = playbook_of(dict.fromkeys("abc", "01"), dict.fromkeys("abc", "1"))
     played = play(playbook, World((Rule(frozenset({setting("a=1")})),)))
     groups = [t for t in played.planned if isinstance(t.change, Group)]
-    pairs = Table(playbook, played.settled).pairs()
+    pairs = Table(playbook, played.settled).pairs
     assert ["b=0,c=0"] == [t.label for t in groups]
     assert not {t.id for t in groups} & {name for p in pairs for name in (p.failing, p.passing, p.again)}
 

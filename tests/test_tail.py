@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bisect_agent import errors, tail
 from bisect_agent.hosts import Stat
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.tail import LIMIT, Missing, NewBytes, Nothing, Replaced, Shrunk, Stale, Tail
+from bisect_agent.tail import LIMIT, Missing, NewBytes, Nothing, Overwritten, Replaced, Shrunk, Stale, Tail
 
 TAG = b"# attempt 1\n"
 
@@ -85,7 +85,7 @@ def test_the_log_of_another_attempt_is_stale(tmp_path: Path) -> None:
     """Not one byte of it is handed out, now or later."""
     log, reader = tail_of(tmp_path)
     append(log, b"# attempt 2\nThe server is fired up\n")
-    assert [Stale(b"# attempt 2\n")] * 2 == [reader.poll(), reader.poll()]
+    assert [Stale(b"# attempt 2\nThe server is fired up\n")] * 2 == [reader.poll(), reader.poll()]
 
 
 def test_a_log_that_was_cut_is_shrunk(tmp_path: Path) -> None:
@@ -95,6 +95,15 @@ def test_a_log_that_was_cut_is_shrunk(tmp_path: Path) -> None:
     reader.poll()
     log.write_bytes(TAG)
     assert Shrunk(size=len(TAG), offset=len(TAG) + 5) == reader.poll()
+
+
+def test_a_log_that_was_cut_and_grew_again_is_not_read_on(tmp_path: Path) -> None:
+    """The bytes at the old offset are not what follows."""
+    log, reader = tail_of(tmp_path)
+    append(log, TAG + b"more\n")
+    reader.poll()
+    log.write_bytes(b"no tag of ours, and longer than before\n")
+    assert Overwritten() == reader.poll()
 
 
 def test_a_log_that_was_replaced_is_not_read_on(tmp_path: Path) -> None:

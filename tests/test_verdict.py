@@ -140,3 +140,42 @@ def test_nothing_established_says_why(tmp_path: Path) -> None:
         verdict.pairs,
         verdict.symptom,
     )
+
+
+OR = playbook_of({"a": "012", "b": "01"}, {"a": "1", "b": "1"})
+EITHER = World(tuple(Rule(frozenset({setting(x)})) for x in ("a=1", "a=2", "b=1")))
+"""Either is enough: `a` at another level than good's, or `b`."""
+
+
+@pytest.fixture(scope="module")
+def either(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    """The verdict where settings stand in for each other."""
+    return investigated(tmp_path_factory.mktemp("either") / "run", EITHER, OR)[1].verdict
+
+
+def part(verdict: Verdict, title: str) -> list[str]:
+    """The sentences of a part of the tree."""
+    return [n.text for node in verdict.tree.children if node.text == title for n in node.children]
+
+
+def test_a_trial_is_told_from_its_parent(either: Verdict) -> None:
+    """`bad`, or the trial that fails nearer to good."""
+    assert [
+        "t03: bad with a=0 fails with boom in capture (a=0: witnessed)",
+        "t04: bad with a=2 fails with boom in capture (a=2: witnessed)",
+        "t05: bad with b=0 fails with boom in capture (b=0: witnessed)",
+        "t06: bad with a=0 fails with boom in capture (a=0: witnessed)",
+    ] == part(either, "one change at a time")
+
+
+def test_what_heals_is_all_that_was_set_otherwise(either: Verdict) -> None:
+    """Without `b` alone it still fails: the advice is what was seen to work, and what was run how often."""
+    assert ["a=0 × b=0 heals it (t01); what it costs was not measured"] == part(either, "advice")
+    assert either.confidence.statement.startswith("`good` with b=1 failed the same way 2 times out of 2; ")
+
+
+def test_every_level_of_a_factor_is_told(either: Verdict) -> None:
+    """Of a factor with more than two: what each one does, or that it was not run."""
+    assert ["a=1 fails, 0 fails with boom in capture (t03), 2 fails with boom in capture (t04)"] == part(
+        either, "levels"
+    )

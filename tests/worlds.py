@@ -27,6 +27,7 @@ from bisect_agent.model import (
     Setting,
     Settled,
     Signature,
+    StoppedBy,
     Symptom,
     SymptomKind,
     Target,
@@ -37,6 +38,8 @@ from bisect_agent.model import (
 PORT = 30000
 SYMPTOMS = ("boom", "bang", "crack")
 """The root signatures of every playbook of these tests; a log shows one as `error: boom`."""
+HANGS = ("hang in load", "hang in capture")
+"""The silences of these tests: one failure in each phase."""
 READY = "ready to serve"
 
 
@@ -52,7 +55,10 @@ def evidence(text: str) -> Evidence:
 
 
 def symptom(name: str = "boom", phase: str = "") -> Symptom:
-    """A failure with a root signature."""
+    """A failure with a root signature, or, where its name says so, a silence."""
+    if name in HANGS:
+        stands = name.removeprefix("hang in ")
+        return Symptom(kind=SymptomKind.HANG, id="hang", text=name, phase=stands, phase_matters=True)
     return Symptom(kind=SymptomKind.SIGNATURE, id=name, text=f"error: {name}", phase=phase)
 
 
@@ -121,20 +127,21 @@ def claim(name: str, involves: str = "", excludes: str = "", **more: object) -> 
 
 @dataclass(frozen=True)
 class Rule:
-    """A way to fail: a configuration that holds all of these settings shows this symptom."""
+    """A configuration that holds all of these settings shows this symptom, or, where it is None, works."""
 
     needs: frozenset[Setting]
-    symptom: str = "boom"
+    symptom: str | None = "boom"
 
 
 @dataclass(frozen=True)
 class World:
-    """A stack: the first rule that a configuration meets says how it fails; with none it works.
+    """A stack: the first rule that a configuration meets says what it does; with none it works.
 
     Attributes:
-        rules: the ways to fail.
+        rules: the ways to fail, and exceptions to them.
         silent: factors that never show their level in the log.
         stubborn: factors that stay as in `bad`, whatever is set, and say so.
+        lying: factors that stay at a level, whatever is set, and say that they do not.
         lost: configurations whose every attempt is lost on the way.
         facts: hypotheses that the log of every failure contradicts.
     """
@@ -142,12 +149,13 @@ class World:
     rules: tuple[Rule, ...]
     silent: frozenset[str] = frozenset()
     stubborn: frozenset[str] = frozenset()
+    lying: frozenset[Setting] = frozenset()
     lost: frozenset[Configuration] = frozenset()
     facts: frozenset[str] = frozenset()
 
     def symptom(self, configuration: Configuration) -> str | None:
         """How a configuration fails; None where it works."""
-        held = set(configuration.settings())
+        held = set(configuration.replace(self.lying).settings())
         return next((rule.symptom for rule in self.rules if rule.needs <= held), None)
 
     def settle(self, playbook: Playbook, trial: Trial) -> Settled:
@@ -187,18 +195,37 @@ class Played:
         """The settled trials by their ids."""
         return {s.trial.id: s for s in self.settled}
 
+    @property
+    def attempts(self) -> int:
+        """How many attempts the settled trials took."""
+        return sum(s.attempt for s in self.settled)
+
 
 ENOUGH = 60
 """No search of these tests may take more trials."""
+ATTEMPTS = 3
+"""So many attempts a trial gets while they are lost on the way."""
 
 
-def play(playbook: Playbook, world: World, capacity: int = 1, landing: Random | None = None) -> Played:
-    """Searches a world to the end; `landing` picks which trial in flight lands next."""
+def play(
+    playbook: Playbook,
+    world: World,
+    capacity: int = 1,
+    landing: Random | None = None,
+    *,
+    loss: float = 0.0,
+    limit: int = 10**6,
+) -> Played:
+    """Searches a world to the end, or until `limit` attempts were made.
+
+    `landing` picks which trial in flight lands next, and which attempts are lost: a share of `loss`.
+    """
     dice = landing or Random(0)  # noqa: S311  # an order, not a secret
     settled: list[Settled] = []
     flying: list[Trial] = []
     planned: list[Trial] = []
     flights: list[tuple[Trial, ...]] = []
+    made = 0
     while len(planned) < ENOUGH:
         step = search.step(playbook, settled, flying, capacity)
         if isinstance(step, search.Finished):
@@ -207,5 +234,19 @@ def play(playbook: Playbook, world: World, capacity: int = 1, landing: Random | 
         planned += wanted
         flying += wanted
         flights.append(tuple(flying))
-        settled.append(world.settle(playbook, flying.pop(dice.randrange(len(flying)))))
+        landed = _attempted(world.settle(playbook, flying.pop(dice.randrange(len(flying)))), dice, loss)
+        made += landed.attempt
+        if made > limit:
+            spent = search.Finished(StoppedBy.BUDGET)
+            return Played(tuple(settled), tuple(planned), tuple(flights), spent)
+        settled.append(landed)
     raise AssertionError(f"the search does not end: {[t.label for t in planned]}")
+
+
+def _attempted(settled: Settled, dice: Random, loss: float) -> Settled:
+    """The trial after attempts of which each may be lost; the last word is the last one's."""
+    for number in range(1, ATTEMPTS + 1):
+        if dice.random() >= loss:
+            return settled.model_copy(update={"attempt": number})
+    lost = Unresolved(reason=Reason.UNREACHABLE, detail="no answer")
+    return Settled(trial=settled.trial, attempt=ATTEMPTS, outcome=lost)

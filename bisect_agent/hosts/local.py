@@ -70,7 +70,7 @@ class LocalHost:
             try:
                 with Path(path).open("rb", buffering=0) as file:
                     return os.pread(file.fileno(), size, offset)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return None
 
     def stat(self, path: str) -> Stat | None:
@@ -78,7 +78,7 @@ class LocalHost:
         with _sentences(f"look at {path}"):
             try:
                 found = Path(path).stat()
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return None
         return Stat(found.st_size, f"{found.st_dev}:{found.st_ino}", found.st_mtime)
 

@@ -46,8 +46,10 @@ def stamp(at: float) -> str:
 
 
 def place(evidence: Evidence) -> str:
-    """Where a line stands: `path:line`."""
-    return f"{evidence.path}:{evidence.line}"
+    """Where a line stands: `path:line`, and its number in the whole log where the file is a part of it."""
+    if evidence.copy_line in {None, evidence.line}:
+        return f"{evidence.path}:{evidence.line}"
+    return f"{evidence.path}:{evidence.copy_line} (line {evidence.line} of the whole log)"
 
 
 def quote(evidence: Evidence) -> str:

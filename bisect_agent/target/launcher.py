@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bisect_agent import errors
 from bisect_agent.hosts import Completed, DiskFull, Host
-from bisect_agent.model import Exit, Frozen, HttpAnswer, Process, Reason, Trouble
+from bisect_agent.model import Death, Exit, Frozen, HttpAnswer, Process, Reason, Trouble
+from bisect_agent.stacks import Look
 
 CALL = 30.0
 """Seconds for a call that does its work at once."""
@@ -84,16 +85,33 @@ class Started(Frozen):
     main: Process
 
 
+class MemoryKills(Frozen):
+    """What the kernel says of its out-of-memory kills since the start; None where it cannot be read.
+
+    `counted` is by how much `counter`, a file on the target, rose; `logged` are the lines of the
+    kernel's log that name a process of the attempt.
+    """
+
+    counter: str = ""
+    counted: int | None = None
+    logged: tuple[str, ...] | None = None
+
+
 class Stopped(Frozen):
     """How an attempt ended. `exit` is None where nobody saw it; `time` is seconds since the epoch.
 
     `stopped` is False where the whole tree ended by itself. `left` did not die: the target is dirty.
+    `deaths` are processes that a signal ended before our stop began. `suspects` live, and may be of an
+    attempt whose supervisor was killed: they were born when nobody looked, and were left alone.
     """
 
     exit: Exit | None
     stopped: bool
     killed: int
     left: tuple[Process, ...]
+    deaths: tuple[Death, ...] = ()
+    memory: MemoryKills = MemoryKills()
+    suspects: tuple[Process, ...] = ()
     time: float
     supervisor: Literal["alive", "dead"]
 
@@ -271,6 +289,11 @@ class Launcher:
         with _setbacks():
             ended = self._call("probe", folder or "-", timeout=timeout, stdin=json.dumps(wanted).encode())
             return self._answer(ended, Probe, "probe")
+
+    def stacks(self, folder: str) -> Look:
+        """What every process of an attempt does at this moment."""
+        with _setbacks():
+            return self._answer(self._call("stacks", folder), Look, "stacks")
 
     def stop(self, folder: str) -> Stopped:
         """Ends all of an attempt. Afterwards it cannot be started any more, and what is `left` did not die.

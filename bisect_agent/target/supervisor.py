@@ -3,6 +3,7 @@
     python3 supervisor.py run DIR            starts DIR/launch.sh as DIR/order.json says, at most once
     python3 supervisor.py status DIR         what is known of the attempt now
     python3 supervisor.py probe DIR|- <JSON  who listens on a port; what a server on 127.0.0.1 answers
+    python3 supervisor.py stacks DIR         what every process of the attempt does at this moment
     python3 supervisor.py stop DIR           ends what is left of the attempt, and says what did not die
 
 Linux, Python 3.6 or later, standard library only. An answer is one JSON object on stdout with exit
@@ -14,7 +15,8 @@ status 0; `run` exits 75 where the attempt was claimed before. All truth is in f
     stop         a stop was ordered: what has not started yet never will
     super, pid   the supervisor and the script's own process: pid, start time, boot
     log          output of the tree; its first line names this attempt
-    tree         the tree when it last changed
+    tree         the tree when it last changed; its time is that of the last look at the tree
+    began        what was true before the start: who takes our orphans, the kernel's count of memory kills
     main_exit    how the script's own process ended
     result       written last: how it ended, how many had to be killed, what is left
 
@@ -29,6 +31,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -44,6 +47,18 @@ MARGIN = 2.0
 """Seconds that a supervisor gets, over grace and bound, to write its result."""
 BODY = 256 * 1024
 """The most bytes taken of an HTTP answer."""
+LOOK = 15.0
+"""Seconds in which `stacks` answers, whatever is asked of how many processes."""
+SPY = 5.0
+"""Seconds that py-spy gets for one process."""
+THREADS = 1024
+"""The most threads that `stacks` tells of."""
+FRAMES = 8
+"""The most frames told of a thread's stack in the kernel."""
+TEXT = 64 * 1024
+"""The most bytes taken of what py-spy says of one process."""
+DEATHS = 64
+"""The most deaths that are remembered: the first ones matter."""
 TAG = "BISECT_AGENT_TAG"
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -54,7 +69,10 @@ JSON = Dict[str, Any]
 
 
 class Process(NamedTuple):
-    """A process as /proc shows it. The start time (clock ticks since boot) tells a reused pid."""
+    """A process as /proc shows it. The start time (clock ticks since boot) tells a reused pid.
+
+    `status` is its wait status, once it has ended and where we may see it; else 0.
+    """
 
     pid: int
     start: int
@@ -62,6 +80,7 @@ class Process(NamedTuple):
     parent: int
     session: int
     alive: bool
+    status: int
 
     def record(self) -> JSON:
         """What files and answers say of it."""
@@ -92,13 +111,19 @@ def look(pid: int) -> Optional[Process]:
     # A first thread that ended reads as a zombie while the other threads run on: that is not dead.
     alive = not ended or int(fields[17]) > 1
     name = before.partition(b"(")[2].decode("utf-8", "replace")
-    return Process(pid, int(fields[19]), name, int(fields[1]), int(fields[3]), alive)
+    status = int(fields[49]) if ended and len(fields) > 49 else 0
+    return Process(pid, int(fields[19]), name, int(fields[1]), int(fields[3]), alive, status)
+
+
+def everyone() -> List[Process]:
+    """Every process that we may see, those too that ended and were not waited for."""
+    found = (look(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return [process for process in found if process is not None]
 
 
 def living() -> List[Process]:
     """Every living process that we may see."""
-    found = (look(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return [process for process in found if process is not None and process.alive]
+    return [process for process in everyone() if process.alive]
 
 
 def descendants(roots: Iterable[int], processes: List[Process]) -> List[Process]:
@@ -318,6 +343,9 @@ class Supervisor:
         self.child = None  # type: Any
         self.exit = None  # type: Optional[JSON]
         self.noted = []  # type: List[JSON]
+        self.members_seen = set()  # type: Set[int]
+        self.deaths = []  # type: List[JSON]
+        self.kernel_log = KernelLog()
         self.alarm, self.bell = os.pipe()
 
     def run(self) -> None:
@@ -332,8 +360,10 @@ class Supervisor:
         os.close(self.report)
         self.watch()
         stopped = not self.gone
+        deaths = list(self.deaths)  # Whoever dies from now on may have been ended by us.
         killed, left = end(self.members, lambda: self.gone, self.order["grace"], self.order["bound"])
-        result = {"exit": self.exit, "stopped": stopped, "killed": killed, "left": left}
+        result = {"exit": self.exit, "stopped": stopped, "killed": killed, "left": left, "deaths": deaths}
+        result["memory"] = memory_kills(self.folder, self.kernel_log.kills(self.members_seen))
         try_write(self.path("result"), dict(result, time=time.time(), supervisor="alive"))
 
     def path(self, name: str) -> str:
@@ -361,6 +391,7 @@ class Supervisor:
         adopt_orphans()
         own = identity(os.getpid())
         write(self.path("super"), own)
+        write(self.path("began"), surroundings(), durable=False)
         # A stop looks for `super` after it made `stop`: whoever comes second sees the other's file.
         if self.stopping or os.path.exists(self.path("stop")):
             raise RuntimeError("a stop was ordered before the script was started")
@@ -378,6 +409,7 @@ class Supervisor:
         )
         os.close(log)
         self.main = self.child.pid
+        self.members_seen.add(self.main)
         main = identity(self.main)
         write(self.path("pid"), main)
         self.tell({"claimed": True, "supervisor": own, "main": main})
@@ -399,7 +431,7 @@ class Supervisor:
                 return
             now = time.monotonic()
             if now >= look_again:
-                self.note(descendants([os.getpid()], living()))
+                self.note(time.time(), descendants([os.getpid()], everyone()))
                 look_again = time.monotonic() + max(TICK, 9 * (time.monotonic() - now))
             select.select([self.alarm], [], [], max(0.0, look_again - time.monotonic()))
             self.hush()
@@ -411,28 +443,58 @@ class Supervisor:
 
     def reap(self) -> None:
         """Takes the exit status of every child that ended; then `gone` says whether any is left."""
+        ended = list(self.ended())
+        if self.exit is None:  # After the script's own end the others end for many reasons.
+            for process, status in ended:
+                self.mourn(process, status)
+
+    def ended(self) -> Iterable[Tuple[Process, int]]:
+        """The children that ended, other than the script's own process, each with its wait status."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                # First who it is, as long as /proc still shows the name, then the status.
+                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 self.gone = True
                 return
-            if not pid:
+            if child is None:
                 return
+            process = look(child.si_pid)
+            pid, status = os.waitpid(child.si_pid, 0)
             if pid == self.main:
                 self.exit = exit_of(status)
                 try_write(self.path("main_exit"), self.exit)
+            elif process is not None:
+                yield process, status
+
+    def mourn(self, process: Process, status: int) -> None:
+        """Remembers a process that a signal ended.
+
+        Seen are orphans, whose status is ours to take, and those who were dead and not yet waited for by
+        their own parent when the tree was looked at. Who was waited for at once is not seen.
+        """
+        if not os.WIFSIGNALED(status) or process.pid == self.main or len(self.deaths) >= DEATHS:
+            return
+        record = process.record()
+        if all(death["process"] != record for death in self.deaths):
+            self.deaths.append({"process": record, "signal": os.WTERMSIG(status), "time": time.time()})
 
     def members(self) -> List[Process]:
         """The tree now. An orphan in between two parents may be missing; `gone` is never wrong."""
         self.reap()
         return descendants([os.getpid()], living())
 
-    def note(self, tree: List[Process]) -> None:
-        """Leaves word of the tree for a stop that finds no supervisor."""
-        records = [process.record() for process in tree]
+    def note(self, now: float, tree: List[Process]) -> None:
+        """Leaves word of the tree, and of the time, for a stop that finds no supervisor."""
+        for process in tree:
+            self.members_seen.add(process.pid)
+            if not process.alive and self.exit is None:
+                self.mourn(process, process.status)
+        records = [process.record() for process in tree if process.alive]
         if records != self.noted and try_write(self.path("tree"), records, durable=False):
             self.noted = records
+        with contextlib.suppress(OSError):
+            os.utime(self.path("tree"), (now, now))
 
 
 def hear_again() -> None:
@@ -565,6 +627,7 @@ def wait_for_end(supervisor: Process, seconds: float) -> None:
 def end_without_supervisor(folder: str, order: JSON) -> JSON:
     """Ends what can be shown to belong to the attempt, after its supervisor died (or does not act)."""
     remains = Remains(folder, order["tag"])
+    before = remains.strangers()
     killed, left = end(remains.members, remains.gone, order["grace"], order["bound"])
     supervisor = remains.supervisor()
     if supervisor is not None:
@@ -574,6 +637,11 @@ def end_without_supervisor(folder: str, order: JSON) -> JSON:
         "stopped": True,
         "killed": killed,
         "left": left,
+        "deaths": [],
+        "memory": memory_kills(folder, None),
+        "suspects": [
+            p.record() for p in before if find(p.record()) and (p.pid, p.start) not in remains.known
+        ],
         "time": time.time(),
         "supervisor": "dead",
     }
@@ -632,6 +700,23 @@ class Remains:
         self.known.update((process.pid, process.start) for process in found)
         return sorted(found)
 
+    def strangers(self) -> List[Process]:
+        """Who may belong to the attempt and cannot be shown to: none of it is ended, all of it is named.
+
+        A process that was born, cleared its environment and lost its parent after the supervisor's last
+        look at the tree and before its death is nobody's: a child of whoever takes orphans, of our user.
+        """
+        began = load(os.path.join(self.folder, "began"))
+        if began is None or began["boot"] != boot_id() or self.supervisor() is not None:
+            return []
+        try:
+            unseen = time.time() - os.stat(os.path.join(self.folder, "tree")).st_mtime
+        except OSError:
+            unseen = float("inf")
+        since = (uptime() - unseen) * os.sysconf("SC_CLK_TCK") - 1
+        orphans = [p for p in living() if p.parent == began["reaper"] and p.start >= since]
+        return [p for p in orphans if p.pid != os.getpid() and alike(p, began["cgroup"]) and not other(p)]
+
     def gone(self) -> bool:
         """Whether nothing of it was found any more."""
         return self.empty
@@ -645,6 +730,238 @@ class Remains:
                 return self.mark in b"\0" + file.read() + b"\0"
         except OSError:
             return False
+
+
+def uptime() -> float:
+    """Seconds since the boot, of the clock by which start times are told."""
+    with open("/proc/uptime", encoding="ascii") as file:
+        return float(file.read().split()[0])
+
+
+def alike(process: Process, cgroup: str) -> bool:
+    """Whether a process is of our user and in that control group: a service of the system is not."""
+    try:
+        same_user = os.stat("/proc/%d" % process.pid).st_uid == os.geteuid()
+    except OSError:
+        return False
+    return same_user and text_of("/proc/%d/cgroup" % process.pid) == cgroup
+
+
+def other(process: Process) -> bool:
+    """Whether a process belongs to another attempt: it carries a tag, or is a supervisor."""
+    tagged = "\0%s=" % TAG in "\0" + text_of("/proc/%d/environ" % process.pid)
+    return tagged or "/supervisor.py\0run\0" in text_of("/proc/%d/cmdline" % process.pid)
+
+
+def text_of(path: str) -> str:
+    """A small file of the kernel, empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+# --- out of memory ----------------------------------------------------------------------------------
+
+INITIAL_PIDS = "pid:[4026531836]"
+"""The kernel's name for its first space of pids, the one that its log speaks of."""
+VICTIM = re.compile(r"Killed process (\d+)|oom-kill:.*\bpid=(\d+)")
+
+
+def surroundings() -> JSON:
+    """What has to be known before the script is started."""
+    counter = memory_counter()
+    return {
+        "boot": boot_id(),
+        "reaper": os.getppid(),
+        "cgroup": text_of("/proc/self/cgroup"),
+        "counter": counter,
+        "counted": counted(counter),
+    }
+
+
+def memory_counter() -> str:
+    """The file in which the kernel counts the memory kills in our control group; empty without one."""
+    groups = [line.split(":", 2) for line in text_of("/proc/self/cgroup").splitlines()]
+    for line in text_of("/proc/self/mountinfo").splitlines():
+        mount, _, source = line.partition(" - ")
+        root, point = mount.split()[3:5]
+        kind, _, options = source.split()[:3]
+        for _, controllers, path in groups:
+            name = ""
+            if kind == "cgroup2" and not controllers:
+                name = "memory.events"
+            elif kind == "cgroup" and "memory" in options.split(",") and "memory" in controllers.split(","):
+                name = "memory.oom_control"
+            if name:
+                inside = path[len(root.rstrip("/")) :] if path.startswith(root) else ""
+                found = os.path.join(point, inside.strip("/"), name)
+                if counted(found) is not None:
+                    return found
+    return ""
+
+
+def counted(counter: str) -> Optional[int]:
+    """How many processes were killed for want of memory; None where nobody counts."""
+    found = re.search(r"^oom_kill (\d+)$", text_of(counter), re.MULTILINE) if counter else None
+    return int(found.group(1)) if found else None
+
+
+class KernelLog:
+    """The kernel's log from now on, where this user may read it."""
+
+    def __init__(self) -> None:
+        self.file = None  # type: Optional[int]
+        try:
+            # Elsewhere the pids of the log are not those that we see.
+            if os.readlink("/proc/self/ns/pid") == INITIAL_PIDS:
+                self.file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+                os.lseek(self.file, 0, os.SEEK_END)
+        except OSError:
+            self.file = None
+
+    def kills(self, pids: Set[int]) -> Optional[List[str]]:
+        """The lines that say that one of these was killed for want of memory; None where it is closed."""
+        if self.file is None:
+            return None
+        return [line for line in self.lines() if victim(line) in pids]
+
+    def lines(self) -> Iterable[str]:
+        """What the kernel said since this was made, with its own times."""
+        assert self.file is not None
+        while True:
+            try:
+                record = os.read(self.file, 8192)
+            except OSError as error:
+                if error.errno == errno.EPIPE:  # Overwritten before we read it: the next ones remain.
+                    continue
+                return
+            head, _, text = record.decode("utf-8", "replace").partition(";")
+            micros = int(head.split(",")[2])
+            yield "[%5d.%06d] %s" % (micros // 10**6, micros % 10**6, text.split("\n")[0])
+
+
+def victim(line: str) -> Optional[int]:
+    """Whom a line of the kernel's log says to be killed for want of memory."""
+    found = VICTIM.search(line)
+    return int(found.group(1) or found.group(2)) if found else None
+
+
+def memory_kills(folder: str, logged: Optional[List[str]]) -> JSON:
+    """What the kernel says of memory kills since the start: by its counter, and by its log."""
+    began = load(os.path.join(folder, "began")) or {"counter": "", "counted": None}
+    now = counted(began["counter"])
+    rose = None if now is None or began["counted"] is None else now - began["counted"]
+    return {"counter": began["counter"], "counted": rose, "logged": logged}
+
+
+# --- stacks -----------------------------------------------------------------------------------------
+
+
+def stacks(folder: str) -> int:
+    """Answers what every process of the attempt does at this moment, in bounded time and size."""
+    deadline = time.monotonic() + LOOK
+    order = load(os.path.join(folder, "order.json")) or {"tag": "", "env": {}}
+    members = sorted(Remains(folder, order["tag"]).look())
+    report = {"time": time.monotonic(), "processes": [], "cut": False}  # type: JSON
+    room = THREADS
+    for process in members:
+        state = process_state(process, room)
+        room -= len(state["threads"])
+        report["processes"].append(state)
+    # The kernel's view of all first: it is quick, and py-spy's pauses must not show in it.
+    spy = find_spy(order["env"].get("PATH", ""))
+    for state in report["processes"]:
+        pid, left = state["process"]["pid"], min(SPY, deadline - time.monotonic())
+        if left > 0 and is_python(pid):
+            state.update(python_stack(spy, pid, left))
+        report["cut"] = report["cut"] or left <= 0
+    report["cut"] = report["cut"] or room <= 0
+    return answer(report)
+
+
+def process_state(process: Process, room: int) -> JSON:
+    """A process and its threads, as the kernel shows them."""
+    place = "/proc/%d" % process.pid
+    try:
+        threads = sorted(int(name) for name in os.listdir(place + "/task"))[:room]
+    except OSError:
+        threads = []
+    states = [thread_state("%s/task/%d" % (place, number), number) for number in threads]
+    return {
+        "process": process.record(),
+        "command": text_of(place + "/cmdline")[:TEXT].rstrip("\0").replace("\0", " "),
+        "cpu": seconds_of(text_of(place + "/stat")),
+        "threads": [state for state in states if state is not None],
+    }
+
+
+def thread_state(place: str, number: int) -> Optional[JSON]:
+    """A thread: what it waits in, its frames in the kernel where we may see them, the CPU it used."""
+    stat = text_of(place + "/stat")
+    if not stat:
+        return None  # It has ended.
+    frames = [line.partition(" ")[2] for line in text_of(place + "/stack").splitlines()]
+    wait = text_of(place + "/wchan")
+    return {
+        "tid": number,
+        "name": stat.partition("(")[2].rpartition(")")[0],
+        "state": stat.rpartition(")")[2].split()[0],
+        "wait": "" if wait == "0" else wait,
+        "kernel": frames[:FRAMES],
+        "cpu": seconds_of(stat),
+    }
+
+
+def seconds_of(stat: str) -> float:
+    """The CPU time of a `stat` file."""
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
+def is_python(pid: int) -> bool:
+    """Whether a process holds a Python interpreter."""
+    try:
+        program = os.path.basename(os.readlink("/proc/%d/exe" % pid))
+    except OSError:
+        return False
+    return "python" in program or "/libpython" in text_of("/proc/%d/maps" % pid)
+
+
+def find_spy(path: str) -> Optional[str]:
+    """py-spy, where the script, the caller or this Python has it."""
+    import shutil  # Not on top: only here.
+
+    places = [path, os.environ.get("PATH", ""), os.path.dirname(sys.executable)]
+    return shutil.which("py-spy", path=os.pathsep.join(places))
+
+
+def python_stack(spy: Optional[str], pid: int, seconds: float) -> JSON:
+    """What py-spy says of a process, or why it says nothing."""
+    import subprocess  # Not on top, as in `start`.
+
+    if spy is None:
+        return {"error": "there is no py-spy on the PATH"}
+    wrong = ""
+    # It cannot always stop the process that it looks at; then it looks at it running.
+    for more in ([], ["--nonblocking"]):
+        try:
+            ended = subprocess.run(
+                [spy, "dump", "--pid", str(pid), *more],
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                timeout=seconds / 2,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            wrong = str(error)
+            continue
+        if ended.returncode == 0:
+            return {"python": ended.stdout[:TEXT].decode("utf-8", "replace").rpartition("\n")[0]}
+        wrong = ended.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+    return {"error": wrong}
 
 
 # --- probe ------------------------------------------------------------------------------------------
@@ -773,7 +1090,7 @@ def answer(content: JSON) -> int:
     return 0
 
 
-VERBS = {"run": run, "status": status, "probe": probe, "stop": stop}
+VERBS = {"run": run, "status": status, "probe": probe, "stacks": stacks, "stop": stop}
 
 if __name__ == "__main__":
     verb, place = sys.argv[1:]

@@ -6,6 +6,27 @@ from bisect_agent.errors import ExitCode
 from bisect_agent.model import Reason, State
 from tests.mistakes.scene import COMPILE, Scene
 
+# --- 2: the flag's existence was never checked --------------------------------------------------------
+
+PARSER = """\
+exec python3 - "$@" <<'END'
+import argparse
+argparse.ArgumentParser(prog="launch_server.py").parse_args()
+END
+"""
+"""A stack that knows no flag at all."""
+
+
+def test_a_flag_that_the_stack_does_not_know_is_called_that(scene: Scene) -> None:
+    """It fails within a second and for a reason of its own, which no experiment may be built on."""
+    flags = {"flags": {"off": [], "on": ["--enable-torch-compile"]}}
+    scene.job(PARSER, factors={"compile": flags})
+    symptom = scene.run().verdict.symptom
+    assert symptom
+    assert "arguments-rejected" == symptom.id
+    assert "launch_server.py: error: unrecognized arguments: --enable-torch-compile" == symptom.text
+
+
 # --- 9: it was never shown that the variable took effect ----------------------------------------------
 
 STACK = """\
@@ -64,6 +85,18 @@ def test_nothing_is_bisected_from_a_good_that_does_not_work(scene: Scene) -> Non
     run = scene.run()
     assert (ExitCode.NOTHING_TO_BISECT, False) == (run.code, run.verdict.good_first.ok)
     assert {"off"} == {trial.configuration["compile"] for trial in run.verdict.trials}
+
+
+# --- 11: a switch was ruled out by argument -----------------------------------------------------------
+
+
+def test_every_suspect_is_flipped_and_none_argued_away(scene: Scene) -> None:
+    """Capture is on in `good` and in `bad`; one short run shows that the failure needs it."""
+    stage(scene, "KERNEL", witness=WITNESS)
+    run = scene.run()
+    flipped = {str(s) for t in run.verdict.trials if t.change for s in t.change.settings()}
+    assert {"kernel=stock", "capture=off"} == flipped
+    assert {"compile=on", "capture=on"} == set(map(str, run.verdict.cause))
 
 
 # --- 12: one run each ---------------------------------------------------------------------------------

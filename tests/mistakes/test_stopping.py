@@ -51,7 +51,7 @@ def test_a_later_process_with_a_recorded_pid_lives_on(
         if isinstance(event, Launched):
             os.kill(event.supervisor.pid, signal.SIGKILL)
             record = event.main.model_copy(update={"pid": bystander.pid})
-            (scene.target / "t01-1" / "pid").write_text(record.model_dump_json())
+            (next(scene.target.glob("t01-1-*")) / "pid").write_text(record.model_dump_json())
 
     scene.server("exec $server --ready-after 60\n")
     seen = scene.attempt(on_event=reuse)

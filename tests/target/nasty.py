@@ -2,7 +2,7 @@
 
 Each process that is meant to live appends its pid to the file `pids` of its folder, so that a test can
 tell who survived without asking the code under test. The port of `port` is in NASTY_PORT. The last kind
-may be `leave`: then the first process ends, with status 0, once every child is up.
+may be `leave`: then the first process ends, with status 7, once every child is up.
 """
 
 import ctypes
@@ -30,6 +30,11 @@ def note() -> None:
 def live() -> NoReturn:
     """Notes itself and stays."""
     note()
+    live_on()
+
+
+def live_on() -> NoReturn:
+    """Stays."""
     while True:
         time.sleep(1)
 
@@ -89,6 +94,24 @@ def zombie() -> None:
         os._exit(0)
 
 
+def wiped() -> None:
+    """An orphan that writes over the memory of its environment, as programs do that set a long title."""
+    orphan()
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = int(fields[47]), int(fields[48])
+    ctypes.memset(begin, 0, end - begin)
+
+
+def swarm() -> None:
+    """Waits until it is told to, then bears an orphan in a session of its own with no environment."""
+    note()
+    while not Path("swarm").exists():
+        time.sleep(0.005)
+    if os.fork() == 0:
+        cleared()
+    live_on()
+
+
 def headless() -> None:
     """Its first thread ends, another stays: /proc calls that a zombie."""
     threading.Thread(target=live).start()
@@ -106,6 +129,8 @@ HABITS = {
     "forker": forker,
     "zombie": zombie,
     "headless": headless,
+    "wiped": wiped,
+    "swarm": swarm,
 }
 
 if __name__ == "__main__":
@@ -118,5 +143,5 @@ if __name__ == "__main__":
         time.sleep(0.01)
     print("up", flush=True)
     if "leave" in sys.argv:
-        os._exit(0)
+        os._exit(7)
     live()

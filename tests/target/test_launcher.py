@@ -24,7 +24,19 @@ from bisect_agent.model import Exit, Reason
 from bisect_agent.target.launcher import Launcher, Order, Request, Setback, Started, Status, first_line
 
 NASTY = Path(__file__).with_name("nasty.py").read_text()
-KINDS = ("plain", "setsid", "orphan", "deaf", "renamed", "port", "cleared", "forker", "zombie", "headless")
+KINDS = (
+    "plain",
+    "setsid",
+    "orphan",
+    "deaf",
+    "renamed",
+    "port",
+    "cleared",
+    "forker",
+    "zombie",
+    "headless",
+    "wiped",
+)
 NOBODY = 65534
 
 
@@ -303,7 +315,11 @@ def test_after_a_stop_before_the_start_nothing_is_started(lab: Lab) -> None:
 # --- what is ended ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kinds", [*((kind,) for kind in KINDS), KINDS, (*KINDS, "leave")], ids="+".join)
+SETS = (*((kind,) for kind in KINDS), KINDS, (*KINDS, "leave"))
+"""Each kind by itself, all at once, and all at once with a parent that is gone."""
+
+
+@pytest.mark.parametrize("kinds", SETS, ids="+".join)
 def test_after_a_stop_nothing_of_the_tree_lives(lab: Lab, kinds: tuple[str, ...]) -> None:
     """Whatever a child does to hide, it ends, and its port is free."""
     folder, _ = lab.start_nasty(*kinds)
@@ -313,17 +329,27 @@ def test_after_a_stop_nothing_of_the_tree_lives(lab: Lab, kinds: tuple[str, ...]
     assert {lab.port: ()} == lab.launcher.probe(None, [lab.port]).ports
 
 
-def test_a_user_without_rights_ends_the_whole_tree_too(plain_lab: Lab) -> None:
+@pytest.mark.parametrize("kinds", SETS, ids="+".join)
+def test_a_user_without_rights_ends_the_whole_tree_too(plain_lab: Lab, kinds: tuple[str, ...]) -> None:
     """No cgroup, no root: the supervisor is enough."""
-    folder, _ = plain_lab.start_nasty(*KINDS)
+    folder, _ = plain_lab.start_nasty(*kinds)
     assert plain_lab.launcher.stop(folder).left == ()
     assert plain_lab.survivors() == []
 
 
 def test_a_stop_after_the_supervisors_death_ends_what_is_known(lab: Lab) -> None:
     """By the recorded tree, the tag, sessions and descent; the exit is then unknown."""
-    kinds = tuple(kind for kind in KINDS if kind != "forker")
-    folder, started = lab.start_nasty(*kinds)
+    check_after_the_supervisors_death(lab)
+
+
+def test_a_user_without_rights_ends_it_after_the_supervisors_death_too(plain_lab: Lab) -> None:
+    """Nothing of that needs root."""
+    check_after_the_supervisors_death(plain_lab)
+
+
+def check_after_the_supervisors_death(lab: Lab) -> None:
+    """Every kind at once; the one that clears its environment was in the tree when it was last looked at."""
+    folder, started = lab.start_nasty(*KINDS)
     eventually(lambda: Path(folder, "tree").read_text().count("sleep") == 1)
     os.kill(started.supervisor.pid, signal.SIGKILL)
     eventually(lambda: lab.launcher.status(folder).supervisor == "dead")
@@ -331,6 +357,25 @@ def test_a_stop_after_the_supervisors_death_ends_what_is_known(lab: Lab) -> None
     stopped = lab.launcher.stop(folder)
     assert (stopped.supervisor, stopped.exit, stopped.left) == ("dead", None, ())
     assert lab.survivors() == []
+
+
+def test_who_was_born_when_nobody_looked_is_named_and_left_alone(lab: Lab) -> None:
+    """An orphan without environment, born between the supervisor's last look and its death, is nobody's.
+
+    It cannot be shown to be ours, so it is not killed; it cannot be shown not to be, so it is named.
+    """
+    folder, started = lab.start_nasty("swarm")
+    os.kill(started.supervisor.pid, signal.SIGSTOP)
+    (lab.folder / "swarm").touch()
+    eventually(lambda: len(lab.survivors()) == 2)
+    os.kill(started.supervisor.pid, signal.SIGKILL)
+    eventually(lambda: lab.launcher.status(folder).supervisor == "dead")
+    stopped = lab.launcher.stop(folder)
+    survivors = lab.survivors()
+    for pid in survivors:
+        os.kill(pid, signal.SIGKILL)
+    assert ((), 1) == (stopped.left, len(survivors))
+    assert set(survivors) <= {process.pid for process in stopped.suspects}
 
 
 def test_a_supervisor_that_does_not_act_is_replaced(lab: Lab) -> None:
@@ -346,7 +391,7 @@ def test_a_supervisor_that_does_not_act_is_replaced(lab: Lab) -> None:
 def test_a_daemon_is_left_alone_until_the_stop(lab: Lab) -> None:
     """That the script has ended does not end what it started."""
     folder, _ = lab.start_nasty("orphan", "leave")
-    eventually(lambda: lab.launcher.status(folder).main_exit == Exit(code=0))
+    eventually(lambda: lab.launcher.status(folder).main_exit == Exit(code=7))
     status = lab.launcher.status(folder)
     assert (status.supervisor, status.main, status.result) == ("alive", "dead", None)
     assert lab.survivors()

@@ -109,3 +109,51 @@ def test_a_result_that_names_survivors_is_looked_at_again(stranger: int, tmp_pat
 def _stop(folder: Path) -> bytes:
     argv = (sys.executable, supervisor.__file__, "stop", str(folder))
     return subprocess.run(argv, capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "pid"),
+    [
+        ("[ 1234.567890] Out of memory: Killed process 336943 (python) total-vm:20061840kB", 336943),
+        ("[ 1234.567890] Memory cgroup out of memory: Killed process 1043 (python3) total-vm:1kB", 1043),
+        ("[   99.000001] Out of memory: Kill process 77 (python) score 900 or sacrifice child", None),
+        ("oom-kill:constraint=CONSTRAINT_MEMCG,cpuset=/,task_memcg=/a,task=python,pid=1076,uid=0", 1076),
+        ("python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0", None),
+        ("[    1076]     0  1076   101438    22421    20960     1461         0   233472    0 python", None),
+    ],
+)
+def test_the_kernels_lines_name_whom_it_killed(line: str, pid: int | None) -> None:
+    """As recorded from kernels 4 to 6; who asked for memory, was there, or may yet be spared is not meant."""
+    assert pid == supervisor.victim(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n", 2),
+        ("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n", 1),
+        ("oom_kill_disable 0\nunder_oom 0\n", None),
+    ],
+)
+def test_the_counter_is_read_in_both_of_its_forms(tmp_path: Path, text: str, count: int | None) -> None:
+    """memory.events, memory.oom_control, and that of a kernel that does not count."""
+    counter = tmp_path / "counter"
+    counter.write_text(text)
+    assert count == supervisor.counted(str(counter))
+
+
+def test_without_a_counter_nothing_is_counted() -> None:
+    """Nobody knows; that is not none."""
+    assert None is supervisor.counted("")
+
+
+def test_whoever_was_killed_and_not_waited_for_tells_of_it() -> None:
+    """The status of a zombie is in /proc, for those who may see it."""
+    child = os.fork()
+    if not child:
+        os.kill(os.getpid(), 9)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    found = supervisor.look(child)
+    _, status = os.waitpid(child, 0)
+    assert found is not None
+    assert status == found.status
