@@ -198,14 +198,10 @@ class Table:
         return not self.open(rest) and self.answer(rest) is not Answer.FAILS
 
     def _way(self) -> list[Setting]:
-        """The differences that no single change of `bad` heals, as in `good`, in the order of the walk.
-
-        What was lost comes first, because it may heal after all.
-        """
+        """The differences that no single change of `bad` heals, as `good` has them."""
         good, bad = self.playbook.good, self.playbook.bad
         needed = {s.factor for s in self._needed(bad)}
-        steps = (s for s in good.differs(bad) if s.factor not in needed)
-        return sorted(steps, key=lambda step: not self.open(bad.replace([step])))
+        return [s for s in good.differs(bad) if s.factor not in needed]
 
     def stake(self) -> tuple[str, ...]:
         """The factors to change in the present failing configuration: differences, then suspects."""

@@ -143,7 +143,8 @@ def test_a_secret_is_in_no_file_of_the_run(pinned: Finished) -> None:
 def test_a_masked_log_is_as_long_as_the_log(pinned: Finished) -> None:
     """Offsets stay true; the log on the target is the server's own, and is not touched."""
     copy = pinned.read("trials/t02-bad/1/server.log")
-    log = (pinned.agent.home / ".bisect-agent" / pinned.folder.name / "t02-1" / "log").read_bytes()
+    (on_target,) = pinned.agent.home.glob(f".bisect-agent/{pinned.folder.name}/t02-1-*/log")
+    log = on_target.read_bytes()
     assert copy == log.replace(SECRET.encode(), b"*" * len(SECRET))
     assert SECRET.encode() in log
 

@@ -173,6 +173,7 @@ class Scene:
             clock=clock or SystemClock(),
             ours=dict(os.environ),
             secrets=(),
+            between_looks=0.5,
         )
         edge.launcher.install()
         trial = Trial(id="t01", control="bad", configuration=playbook.bad)
