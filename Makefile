@@ -23,8 +23,8 @@ run: $(READY) ## Run the quickstart to its verdict, verify the run, stop the ser
 	fi; \
 	exit $$code
 
-test: $(READY) ## Run the tests.
-	$(BIN)/pytest
+test: $(READY) ## Run the tests, two at a time: they mostly wait.
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 torture: $(READY) ## Kill the agent in hundreds of places, and see that each run comes to the same end.
 	$(BIN)/pytest -m torture tests/torture

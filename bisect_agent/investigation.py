@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version as installed
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from bisect_agent.hosts.local import LocalHost
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import Journal, decode
 from bisect_agent.model import Limits, Passed, Playbook, StoppedBy
+from bisect_agent.standstill import BETWEEN_LOOKS
 from bisect_agent.target.launcher import Launcher
 
 HOME = "~/.bisect-agent"
@@ -48,6 +49,14 @@ class SystemClock:
 
 
 @dataclass(frozen=True)
+class Means:
+    """What an investigation reaches its target with; `between_looks` as for an `Edge`, in seconds."""
+
+    host: Host = field(default_factory=LocalHost)
+    between_looks: float = BETWEEN_LOOKS
+
+
+@dataclass(frozen=True)
 class Investigation:
     """An investigation that can be run: its engine, and where its record goes."""
 
@@ -63,25 +72,23 @@ def version() -> str:
 
 @contextmanager
 def open_new(
-    path: Path, runs: Path, pins: Mapping[str, str], listener: Listener, host: Host | None = None
+    path: Path, runs: Path, pins: Mapping[str, str], listener: Listener, means: Means | None = None
 ) -> Iterator[Investigation]:
     """A new investigation of a playbook, its target held for us until we leave.
-
-    `host` stands for the machine that the playbook names.
 
     Raises:
         PlaybookError: the playbook cannot be used.
         TargetError: another investigation holds the target.
     """
     resolved = playbook.load(path, pins=pins)
-    clock, host = SystemClock(), host or LocalHost()
+    clock, means = SystemClock(), means or Means()
     name = run_name(resolved.title, clock.time(), secrets.token_hex(2))
-    check_script(host, resolved)
+    check_script(means.host, resolved)
     with ExitStack() as stack:
-        _hold(stack, host, resolved, runs / name)
+        _hold(stack, means.host, resolved, runs / name)
         folder = RunFolder.create(runs / name, path.read_bytes(), resolved)
         journal = stack.enter_context(Journal(folder.path, clock.time))
-        edge = _edge(host, clock, resolved, name)
+        edge = _edge(means, clock, resolved, name)
         engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
         engine.begin(
             RunStarted(
@@ -97,7 +104,7 @@ def open_new(
 
 
 @contextmanager
-def open_again(run: Path, listener: Listener, host: Host | None = None) -> Iterator[Investigation]:
+def open_again(run: Path, listener: Listener, means: Means | None = None) -> Iterator[Investigation]:
     """The investigation of a run folder, taken up where its journal and the target say that it is.
 
     Raises:
@@ -105,7 +112,7 @@ def open_again(run: Path, listener: Listener, host: Host | None = None) -> Itera
         PlaybookError: its playbook has changed in more than its limits.
         TargetError: another investigation holds the target.
     """
-    folder, clock, host = RunFolder(run), SystemClock(), host or LocalHost()
+    folder, clock, means = RunFolder(run), SystemClock(), means or Means()
     if not folder.journal.is_file():
         raise UsageError(f"{run}: this is no run folder: it has no {JOURNAL}", "bisect-agent runs")
     with ExitStack() as stack:
@@ -116,8 +123,8 @@ def open_again(run: Path, listener: Listener, host: Host | None = None) -> Itera
             raise UsageError(f"{run}: nothing was recorded before it ended", "run the playbook again")
         reopens = _reopens(state, run)
         resolved, limits = _unchanged(folder, state, state.started)
-        _hold(stack, host, resolved, run)
-        edge = _edge(host, clock, resolved, state.started.run)
+        _hold(stack, means.host, resolved, run)
+        edge = _edge(means, clock, resolved, state.started.run)
         engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
         edge.launcher.install()
         engine.sweep(_attempt_folders(edge))
@@ -188,18 +195,19 @@ def _versions() -> dict[str, str]:
     return {"bisect_agent": version(), "python": sys.version.split()[0]}
 
 
-def _edge(host: Host, clock: SystemClock, resolved: Playbook, name: str) -> Edge:
+def _edge(means: Means, clock: SystemClock, resolved: Playbook, name: str) -> Edge:
     """The target of a run: its files lie in a folder of the run's own."""
     ours = dict(os.environ)
     place = resolved.target.folder or f"{Path(HOME).expanduser()}/{name}"
     return Edge(
-        host=host,
-        launcher=Launcher(host, place, sys.executable),
+        host=means.host,
+        launcher=Launcher(means.host, place, sys.executable),
         folder=place,
         python=sys.executable,
         clock=clock,
         ours=ours,
         secrets=tuple(playbook.secrets_of(resolved, ours).values()),
+        between_looks=means.between_looks,
     )
 
 

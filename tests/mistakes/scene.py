@@ -22,7 +22,7 @@ from bisect_agent.events import Closed, OfAttempt
 from bisect_agent.folder import RunFolder
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.investigation import SystemClock, open_new
+from bisect_agent.investigation import Means, SystemClock, open_new
 from bisect_agent.judge import Known, judge
 from bisect_agent.model import Failed, Observation, Outcome, Passed, Symptom, Trial, Unresolved
 from bisect_agent.playbook import load
@@ -192,7 +192,8 @@ class Scene:
     def run(self) -> Run:
         """Carries out the whole investigation."""
         path = self.stack / "playbook.yaml"
-        with open_new(path, self.folder / "runs", {}, lambda _: None) as investigation:
+        means = Means(between_looks=0.5)
+        with open_new(path, self.folder / "runs", {}, lambda _: None, means) as investigation:
             outcome = investigation.engine.run()
         return Run(outcome.verdict, outcome.code)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from bisect_agent.events import Entry
 from bisect_agent.hosts import Completed
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.investigation import Investigation, open_again, open_new
+from bisect_agent.investigation import Investigation, Means, open_again, open_new
 
 PLACES = {"run": 2, "resume": 1}
 """How many paths follow a verb."""
@@ -82,9 +82,9 @@ def main(verb: str, *rest: str) -> int:
 
     opened: AbstractContextManager[Investigation]
     if verb == "run":
-        opened = open_new(Path(places[0]), Path(places[1]), {}, listener, host)
+        opened = open_new(Path(places[0]), Path(places[1]), {}, listener, Means(host))
     else:
-        opened = open_again(Path(places[0]), listener, host)
+        opened = open_again(Path(places[0]), listener, Means(host))
     with opened as investigation:
         outcome = investigation.engine.run()
     print(dooms["append"].count, dooms["before"].count)

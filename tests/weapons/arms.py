@@ -75,18 +75,17 @@ class Arms:
 
     def command(self, *words: str | Path, runs: Path = Path()) -> Ran:
         """A command, in a process of its own."""
-        out, err = self.scene.folder / "stdout", self.scene.folder / "stderr"
+        out, err, peak = (self.scene.folder / name for name in ("stdout", "stderr", "peak"))
         with out.open("wb") as stdout, err.open("wb") as stderr:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "bisect_agent", *words],
+            ended = subprocess.run(
+                [sys.executable, Path(__file__).with_name("measured.py"), peak, *words],
                 env={"PATH": os.environ["PATH"], "HOME": str(self.scene.folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
+                check=False,
             )
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        return Ran(process.returncode, out.read_text(), err.read_text(), used.ru_maxrss / 1000, runs)
+        return Ran(ended.returncode, out.read_text(), err.read_text(), int(peak.read_text()) / 1000, runs)
 
     def again(self, log: LogCopy, size: int) -> Reading:
         """What our copy of the log says by itself."""
