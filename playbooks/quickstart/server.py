@@ -114,8 +114,10 @@ class Parent:
 
     def _bury(self, rank: int) -> int | None:
         self._gone.add(rank)
+        # Its link closes a moment before its process ends.
+        pid, code = self._ranks.wait(rank)
         if rank not in self._said[Kind.REPORTED]:
-            self._crashed(rank, *self._ranks.wait(rank))
+            self._crashed(rank, pid, code)
             os.kill(os.getpid(), signal.SIGQUIT)
         self._call_for_reports()
         return 1 if len(self._gone) == COUNT else None
