@@ -14,7 +14,7 @@ help: ## Show this list.
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 12
 
 run: $(READY) ## Run the quickstart to its verdict, verify the run, stop the server that it has restored.
-	@before=$$(ls logs); code=0; \
+	@PATH="$(CURDIR)/$(BIN):$$PATH"; before=$$(ls logs); code=0; \
 	$(BIN)/bisect-agent run quickstart --runs logs || code=$$?; \
 	run=$$(comm -13 <(echo "$$before") <(ls logs)); \
 	if [[ -n "$$run" ]]; then \
