@@ -413,17 +413,13 @@ class _Attempt:
 
     def fatal(self, match: Match) -> bool:
         """Whether a match is of a signature after which the stack cannot live on."""
-        signatures = (*self.playbook.observe.signatures, *self.playbook.signatures)
-        return match.kind is MatchKind.SIGNATURE and next(s.fatal for s in signatures if s.id == match.id)
+        return match.kind is MatchKind.SIGNATURE and self.playbook.signature(match.id).fatal
 
     def moves_on(self, match: Match) -> bool:
         """Whether a match is progress: of a signature of that role, or of the phase's own pattern."""
         if match.kind is MatchKind.PROGRESS:
             return match.id == self.progress.phase
-        signatures = (*self.playbook.observe.signatures, *self.playbook.signatures)
-        return match.kind is MatchKind.SIGNATURE and any(
-            s.id == match.id and s.role is Role.PROGRESS for s in signatures
-        )
+        return match.kind is MatchKind.SIGNATURE and self.playbook.signature(match.id).role is Role.PROGRESS
 
     def enter(self, match: Match) -> None:
         """A phase begins. Ranks repeat the markers: only the first one to come so far says something new."""

@@ -193,15 +193,9 @@ class Engine:
         """Judges what an earlier process of ours has closed, and weighs what it has judged."""
         for (name, number), attempt in self.state.attempts.items():
             if attempt.observation is not None and attempt.settled is None:
-                self._judge(self._trial(name), number, attempt.observation)
+                self._judge(self.state.trial(name), number, attempt.observation)
         if judged := self.state.judged():
             self._weigh(judged[-1].trial.id)
-
-    def _trial(self, name: str) -> Trial:
-        """A trial that was planned, the restore among them."""
-        planned = self.state.planned.get(name) or self.state.restore
-        assert planned is not None, f"{name} was planned"
-        return planned.trial
 
     def _early(self) -> search.Finished | None:
         """Whether something other than the search ends it."""

@@ -282,6 +282,12 @@ class RunState:
     concluded: Concluded | None = None
     sealed: Sealed | None = None
 
+    def trial(self, name: str) -> Trial:
+        """A trial that was planned, the restore among them."""
+        planned = self.planned.get(name) or self.restore
+        assert planned is not None, f"{name} was planned"
+        return planned.trial
+
     def last(self, trial: str) -> Attempt | None:
         """The latest attempt at a trial."""
         numbers = [n for t, n in self.attempts if t == trial]

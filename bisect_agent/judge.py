@@ -30,7 +30,6 @@ from bisect_agent.model import (
     Serving,
     Setting,
     Settled,
-    Signature,
     Symptom,
     SymptomKind,
     Trial,
@@ -297,14 +296,14 @@ class _Case:
 
     def _of_match(self, match: Match) -> Symptom:
         rank, order = self._first_rank(match.id)
-        same = sorted(self._signed(self._signature(match.id).role), key=_in_time)
+        same = sorted(self._signed(self.playbook.signature(match.id).role), key=_in_time)
         lines = tuple(self._line(m) for m in same if m.id == match.id)[:_SHOWN]
         return Symptom(
             kind=SymptomKind.SIGNATURE,
             id=match.id,
             text=match.text,
             phase=self._phase_at(match),
-            phase_matters=self._signature(match.id).phase_matters,
+            phase_matters=self.playbook.signature(match.id).phase_matters,
             first_rank=rank,
             order=order,
             evidence=lines,
@@ -353,11 +352,8 @@ class _Case:
     def _matches(self, kind: MatchKind) -> list[Match]:
         return [m for m in self.seen.reading.matches if m.kind is kind]
 
-    def _signature(self, name: str) -> Signature:
-        return next(s for s in (*self.playbook.observe.signatures, *self.playbook.signatures) if s.id == name)
-
     def _signed(self, role: Role) -> list[Match]:
-        return [m for m in self._matches(MatchKind.SIGNATURE) if self._signature(m.id).role is role]
+        return [m for m in self._matches(MatchKind.SIGNATURE) if self.playbook.signature(m.id).role is role]
 
     def _roots(self) -> list[Match]:
         """Root lines by time over all ranks, without those that `good` shows while it passes."""

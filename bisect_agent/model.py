@@ -228,6 +228,10 @@ class Playbook(Frozen):
     limits: Limits
     restore: Literal["good", "none"]
 
+    def signature(self, name: str) -> Signature:
+        """The signature of that id; the playbook's own stands for a shipped one."""
+        return next(s for s in (*self.observe.signatures, *self.signatures) if s.id == name)
+
     def factor(self, name: str) -> EnvFactor | FlagsFactor:
         """The factor of that name."""
         return next(f for f in self.factors if f.name == name)
@@ -700,9 +704,6 @@ class Pair(Frozen):
     failing: str
     passing: str
     again: str
-
-
-Cause = frozenset[Setting]
 
 
 Prediction = Literal["passes", "fails", "nothing"]

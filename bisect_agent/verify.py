@@ -65,11 +65,11 @@ def verify(folder: RunFolder) -> Verified:
     for entry in entries[:-1]:
         where = f"{JOURNAL}:{entry.number}"
         if isinstance(entry.event, Launching):
-            path = attempt_path(_trial(state, entry.event.trial), entry.event.attempt)
+            path = attempt_path(state.trial(entry.event.trial), entry.event.attempt)
             _same(f"{path}/{SCRIPT}", entry.event.script, digest(folder.read(f"{path}/{SCRIPT}")))
             _same(f"{path}/{ENV}", entry.event.env, digest(folder.read(f"{path}/{ENV}")))
         if isinstance(entry.event, Closed):
-            size += _reread(folder, playbook, _trial(state, entry.event.trial), entry.event)
+            size += _reread(folder, playbook, state.trial(entry.event.trial), entry.event)
         if isinstance(entry.event, Judged):
             _rejudge(playbook, state, entry.event, where)
         if isinstance(entry.event, HypothesisMoved):
@@ -86,12 +86,6 @@ def verify(folder: RunFolder) -> Verified:
 def _same(name: str, expected: str, found: str) -> None:
     if expected != found:
         raise DamagedRun(f"{name}: it is not the file that the journal names (sha256 {found[:12]}…)")
-
-
-def _trial(state: RunState, name: str) -> Trial:
-    planned = state.planned.get(name) or state.restore
-    assert planned is not None, "the fold has seen the plan"
-    return planned.trial
 
 
 def _reread(folder: RunFolder, playbook: Playbook, trial: Trial, event: Closed) -> int:

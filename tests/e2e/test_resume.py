@@ -37,15 +37,21 @@ def edit(playbook: Path, old: str, new: str) -> None:
     playbook.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_an_interrupted_run_goes_on(agent: Agent) -> None:
-    """The restored server gives its port back first, and `good` is restored once more at the end."""
+def ended_during_bad(agent: Agent, at: str, number: signal.Signals) -> Finished:
+    """A run that a signal ends at an event of `bad`, which then need not wait any longer."""
     server = tiny(agent.home)
     server.hold("fails")
     command = agent.run(server.playbook)
-    agent.awaits("launched", "t02")
-    command.send(signal.SIGINT)
+    agent.awaits(at, "t02")
+    command.send(number)
     run = finished(agent, command, server.port)
     server.release("fails")
+    return run
+
+
+def test_an_interrupted_run_goes_on(agent: Agent) -> None:
+    """The restored server gives its port back first, and `good` is restored once more at the end."""
+    run = ended_during_bad(agent, "launched", signal.SIGINT)
     again = resumed(run)
     assert (ExitCode.INTERRUPTED, True) == (run.code, is_whole(again))
     planned = [e["trial"]["id"] for e in events(run.folder) if e["kind"] == "restore-planned"]
@@ -54,13 +60,7 @@ def test_an_interrupted_run_goes_on(agent: Agent) -> None:
 
 def test_a_killed_run_goes_on_with_the_attempt_that_it_was_at(agent: Agent) -> None:
     """Kill -9 leaves the server alone in the dark; it is watched again, and nothing is started twice."""
-    server = tiny(agent.home)
-    server.hold("fails")
-    command = agent.run(server.playbook)
-    agent.awaits("log-seen", "t02")
-    command.send(signal.SIGKILL)
-    run = finished(agent, command, server.port)
-    server.release("fails")
+    run = ended_during_bad(agent, "log-seen", signal.SIGKILL)
     assert is_whole(resumed(run))
     assert 1 == sum(e["kind"] == "taken-up" for e in events(run.folder))
     assert 1 == sum(e["kind"] == "launched" and e["trial"] == "t02" for e in events(run.folder))
@@ -128,13 +128,7 @@ def test_a_run_is_carried_out_by_one_process(agent: Agent) -> None:
 
 def test_what_the_journal_has_lost_is_named(agent: Agent) -> None:
     """A line is damaged: what stands before it is used, and what was started after it is ended."""
-    server = tiny(agent.home)
-    server.hold("fails")
-    command = agent.run(server.playbook)
-    agent.awaits("log-seen", "t02")
-    command.send(signal.SIGKILL)
-    run = finished(agent, command, server.port)
-    server.release("fails")
+    run = ended_during_bad(agent, "log-seen", signal.SIGKILL)
     journal = run.folder / "journal.jsonl"
     text = journal.read_text(encoding="utf-8")
     journal.write_text(text.replace('"id":"t02"', '"id":"t20"', 1), encoding="utf-8")
