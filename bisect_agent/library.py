@@ -22,7 +22,8 @@ _PACKAGE = Path(__file__).parent
 class ShippedSignature(Frozen):
     """A signature with the lines that it must match and must not; tests hold it to them.
 
-    `phase` says that the same pattern in another phase is another failure.
+    `phase` says that the same pattern in another phase is another failure; `topic` is the class of
+    failure that it tells of.
     """
 
     id: str
@@ -30,6 +31,7 @@ class ShippedSignature(Frozen):
     pattern: str
     fatal: bool = False
     phase: bool = False
+    topic: str = ""
     means: str
     matches: tuple[str, ...] = Field(min_length=1)
     ignores: tuple[str, ...] = ()
@@ -42,6 +44,7 @@ class ShippedSignature(Frozen):
             pattern=self.pattern,
             fatal=self.fatal,
             phase_matters=self.phase,
+            topic=self.topic,
             means=self.means,
         )
 

@@ -60,12 +60,54 @@ class Configuration(RootModel[Mapping[str, str]]):
 class LogWitness(Frozen):
     """Proof in the log that a level took effect: an RE2 pattern with `{level}` or `{value}` in it."""
 
+    kind: Literal["log"] = "log"
     log: str
 
 
+class HttpWitness(Frozen):
+    """Proof in what the server answers to `GET http`: a text with `{level}` or `{value}` in it."""
+
+    kind: Literal["http"] = "http"
+    http: str
+    contains: str
+
+
+class ArgumentWitness(Frozen):
+    """Proof in the stack's own report of its effective arguments: an RE2 pattern for each level.
+
+    A level without a pattern cannot be seen there, and is not contradicted by what is seen of the others.
+    """
+
+    kind: Literal["arguments"] = "arguments"
+    patterns: Mapping[str, str]
+
+
+Witness = Annotated[LogWitness | HttpWitness | ArgumentWitness, Field(discriminator="kind")]
+
+Bounds = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Of some of a factor's levels: for each other factor named, the levels of it that are meant."""
+
+
 class _Factor(Frozen):
+    """What factors of all kinds have.
+
+    `ordered` says that the levels are in an order (versions), along which the failure begins once.
+    `requires`: with that level, the other factor must be at one of these levels; `excludes`: at none.
+    """
+
     name: str
-    witness: LogWitness | None = None
+    witness: Witness | None = None
+    ordered: bool = False
+    requires: Bounds = Field(default_factory=dict)
+    excludes: Bounds = Field(default_factory=dict)
+
+    def allows(self, configuration: Configuration) -> bool:
+        """Whether this factor's level goes with the levels of the others."""
+        level = configuration[self.name]
+        required, excluded = self.requires.get(level, {}), self.excludes.get(level, {})
+        return all(configuration[other] in levels for other, levels in required.items()) and not any(
+            configuration[other] in levels for other, levels in excluded.items()
+        )
 
 
 class EnvFactor(_Factor):
@@ -91,7 +133,47 @@ class FlagsFactor(_Factor):
         return " ".join(self.levels[level])
 
 
-Factor = Annotated[EnvFactor | FlagsFactor, Field(discriminator="kind")]
+class OptionFactor(_Factor):
+    """A command-line option with a value, part of `"$@"`; a level's value `None`: it is not given."""
+
+    kind: Literal["option"] = "option"
+    option: str
+    levels: Mapping[str, str | None]
+
+    def value(self, level: str) -> str:
+        """What `{value}` stands for in a witness."""
+        return self.levels[level] or ""
+
+
+class FileFactor(_Factor):
+    """A file of the target that is written before the start; a level's text `None`: there is none.
+
+    `path` is absolute, or seen from the folder that the launch script runs in.
+    """
+
+    kind: Literal["file"] = "file"
+    path: str
+    levels: Mapping[str, str | None]
+
+    def value(self, level: str) -> str:
+        """What `{value}` stands for in a witness: the level's name, since a file's text is no value."""
+        return level
+
+
+class ScriptFactor(_Factor):
+    """The launch script itself; a level's value is its text."""
+
+    kind: Literal["script"] = "script"
+    levels: Mapping[str, str]
+
+    def value(self, level: str) -> str:
+        """What `{value}` stands for in a witness: the level's name, since a script's text is no value."""
+        return level
+
+
+Factor = Annotated[
+    EnvFactor | FlagsFactor | OptionFactor | FileFactor | ScriptFactor, Field(discriminator="kind")
+]
 
 
 # --- what is known before a run ---------------------------------------------------------------------
@@ -115,7 +197,8 @@ class Signature(Frozen):
     """A named pattern (RE2, matched against one line at a time).
 
     `fatal` ends the attempt when the line is seen; `phase_matters` says that the same pattern in
-    another phase is another failure (out of memory, hang).
+    another phase is another failure (out of memory, hang). `topic` is the class of failure that it
+    tells of, empty for one that tells of none.
     """
 
     id: str
@@ -123,6 +206,7 @@ class Signature(Frozen):
     pattern: str
     fatal: bool = False
     phase_matters: bool = False
+    topic: str = ""
     means: str = ""
 
 
@@ -194,7 +278,11 @@ class Limits(Frozen):
 
 
 class Target(Frozen):
-    """Where the stack runs. `env` are values set for every attempt, `passed` names taken from ours."""
+    """Where the stack runs.
+
+    `env` are values set for every attempt, `passed` names taken from ours; `stop` is the command that
+    ends the server which its owners left running there.
+    """
 
     host: str
     ports: tuple[int, ...] = ()
@@ -202,6 +290,7 @@ class Target(Frozen):
     folder: str | None = None
     env: Mapping[str, str] = Field(default_factory=dict)
     passed: tuple[str, ...] = ()
+    stop: str | None = None
 
 
 class Kind(StrEnum):
@@ -211,8 +300,51 @@ class Kind(StrEnum):
     JOB = "job"
 
 
+class Package(Frozen):
+    """A Python package of a stack; environment names that begin with one of `prefixes` are its own."""
+
+    name: str
+    prefixes: tuple[str, ...] = ()
+
+
+class Shown(Frozen):
+    """How a stack's log shows the arguments in effect: each as `argument`, on a line that matches `line`.
+
+    Both are RE2; in `argument`, `{name}` and `{value}` stand for an argument's name and value.
+    """
+
+    line: str
+    argument: str
+
+
+class Profile(Frozen):
+    """What is known of a stack beside how it is observed.
+
+    `caches` are the variables that name its cache folders, each with the folder's name below the
+    attempt's own. `help` says that the launch script with `--help` only prints what it knows.
+    `retired` are options and variables of other versions, each with what to write instead.
+    """
+
+    name: str
+    packages: tuple[Package, ...] = ()
+    shown: Shown | None = None
+    help: bool = False
+    caches: Mapping[str, str] = Field(default_factory=dict)
+    retired: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Command(Frozen):
+    """A shell command of the playbook's, run in the folder of the launch script."""
+
+    command: str
+
+
 class Playbook(Frozen):
-    """A playbook with everything resolved: no default, file or family is looked up after this."""
+    """A playbook with everything resolved: no default, file or family is looked up after this.
+
+    `fresh` says that every attempt gets cache folders of its own; `every_cause`, that the search goes
+    on after the first cause.
+    """
 
     title: str
     kind: Kind
@@ -226,13 +358,20 @@ class Playbook(Frozen):
     signatures: tuple[Signature, ...]
     hypotheses: tuple[Hypothesis, ...]
     limits: Limits
-    restore: Literal["good", "none"]
+    restore: Literal["good", "none"] | Command
+    profile: Profile | None = None
+    fresh: bool = False
+    every_cause: bool = False
+
+    def possible(self, configuration: Configuration) -> bool:
+        """Whether no factor's `requires` or `excludes` forbids a configuration."""
+        return all(factor.allows(configuration) for factor in self.factors)
 
     def signature(self, name: str) -> Signature:
         """The signature of that id; the playbook's own stands for a shipped one."""
         return next(s for s in (*self.observe.signatures, *self.signatures) if s.id == name)
 
-    def factor(self, name: str) -> EnvFactor | FlagsFactor:
+    def factor(self, name: str) -> Factor:
         """The factor of that name."""
         return next(f for f in self.factors if f.name == name)
 

@@ -21,7 +21,17 @@ from dataclasses import dataclass, field, replace
 import re2
 
 from bisect_agent.lines import SHOWN, Line, clean, excerpt, parse, printable
-from bisect_agent.model import LastLine, Match, MatchKind, Playbook, Reading, Role
+from bisect_agent.model import (
+    ArgumentWitness,
+    HttpWitness,
+    LastLine,
+    LogWitness,
+    Match,
+    MatchKind,
+    Playbook,
+    Reading,
+    Role,
+)
 from bisect_agent.tracebacks import TRIGGERS, Seen, Tracebacks
 
 __all__ = ["News", "Place", "Scanner", "Watch", "check_pattern", "printable", "watches"]
@@ -74,20 +84,26 @@ def _progress(playbook: Playbook) -> Iterator[Watch]:
 
 
 def _witnesses(playbook: Playbook) -> Iterator[Watch]:
-    """A pattern for every level of every factor that has a witness.
+    """A pattern for every level of every factor whose witness is in the log.
 
     A level with nothing to fill in (a variable that is unset, no flags) gets none: without its text
     the pattern would match the lines of the other levels.
     """
     for factor in playbook.factors:
-        if factor.witness is None:
-            continue
-        template = factor.witness.log
-        for level in factor.levels:
-            value = factor.value(level)
-            if value or "{value}" not in template:
-                pattern = _filled(_filled(template, "{level}", level), "{value}", value)
-                yield Watch(MatchKind.WITNESS, f"{factor.name}={level}", pattern)
+        match factor.witness:
+            case LogWitness(log=template):
+                values = {level: factor.value(level) for level in factor.levels}
+                patterns = {
+                    level: _filled(_filled(template, "{level}", level), "{value}", value)
+                    for level, value in values.items()
+                    if value or "{value}" not in template
+                }
+            case ArgumentWitness(patterns=given):
+                patterns = dict(given)
+            case HttpWitness() | None:
+                continue
+        for level, pattern in patterns.items():
+            yield Watch(MatchKind.WITNESS, f"{factor.name}={level}", pattern)
 
 
 def _filled(template: str, place: str, text: str) -> str:
