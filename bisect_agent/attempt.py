@@ -13,10 +13,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Protocol, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 from bisect_agent import stacks, tail
 from bisect_agent.answers import complaint
+from bisect_agent.clock import Clock
 from bisect_agent.errors import TargetError, Unreachable
 from bisect_agent.events import Attempt as Begun
 from bisect_agent.events import (
@@ -34,7 +35,7 @@ from bisect_agent.events import (
 from bisect_agent.facts import facts
 from bisect_agent.folder import ENV, LOG, SCRIPT, RunFolder, attempt_path, canonical, digest
 from bisect_agent.hosts import DiskFull, Host
-from bisect_agent.judge import RESPONSE
+from bisect_agent.judge import RESPONSE, answer_file
 from bisect_agent.model import (
     Exhibit,
     Exit,
@@ -56,7 +57,7 @@ from bisect_agent.model import (
     Why,
 )
 from bisect_agent.phases import Progress, idle, spare, stuck
-from bisect_agent.playbook import arguments, environment
+from bisect_agent.playbook import arguments, environment, files, script
 from bisect_agent.record import Record
 from bisect_agent.secrets import Masker, encode
 from bisect_agent.serving import ask, busy, held
@@ -79,6 +80,8 @@ HEALTH_EVERY = 0.2
 """Seconds between two health checks of a server that is not healthy yet."""
 PORTS_FREE_WITHIN = 5.0
 """Seconds after the stop in which the ports must be free."""
+CACHES = "caches"
+"""The folder, in the attempt's own on the target, for the caches that are to be empty at its start."""
 STACKS = ("stacks-1.txt", "stacks-2.txt")
 """The files beside the log that hold the two looks at the stacks."""
 KERNEL = "kernel.txt"
@@ -89,22 +92,6 @@ BY_KILL = (Exit(signal=9), Exit(code=137))
 """How a script ends that was killed, or whose own script was: by whom is the question."""
 UNREACHABLE_AFTER = 60.0
 """Seconds without an answer from the target after which the attempt is given up."""
-
-
-class Clock(Protocol):
-    """Time, as a parameter."""
-
-    def time(self) -> float:
-        """Seconds since the epoch."""
-        ...
-
-    def monotonic(self) -> float:
-        """Seconds of a clock that never goes back."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Lets time pass."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -287,7 +274,10 @@ class _Attempt:
         self.start(order)
 
     def start(self, order: Order) -> None:
-        """Puts the script, shows that it is there, starts it, and shows that it runs."""
+        """Puts the files and the script, shows that they are there, starts it, and shows that it runs."""
+        for path, text in files(self.playbook, self.task.trial.configuration).items():
+            self.edge.launcher.keep(path)
+            self.edge.launcher.place(path, text)
         self.target = self.edge.launcher.prepare(self.target_name(), order)
         started = self.edge.launcher.start(self.target)
         self.launched = True
@@ -302,10 +292,14 @@ class _Attempt:
     def order(self) -> Order:
         """What the target is told to start."""
         playbook, configuration = self.playbook, self.task.trial.configuration
+        caches = f"{self.edge.folder}/{self.target_name()}/{CACHES}"
         return Order(
-            script=playbook.launch.encode(),
+            script=script(playbook, configuration).encode(),
             arguments=arguments(playbook, configuration),
-            env=environment(playbook, configuration, self.edge.ours),
+            env={
+                **environment(playbook, configuration, self.edge.ours),
+                **{variable: f"{caches}/{name}" for variable, name in playbook.caches.items()},
+            },
             cwd=playbook.target.cwd,
             tag=self.task.tag,
             grace=playbook.limits.stop,
@@ -486,10 +480,16 @@ class _Attempt:
         if not self.progress.ready and serving.health and serving.health.status == HTTPStatus.OK:
             self.become_ready(None)
         serving = serving.model_copy(
-            update={"health": self.masked(serving.health), "request": self.masked(serving.request)}
+            update={
+                "health": self.masked(serving.health),
+                "request": self.masked(serving.request),
+                "witnesses": {path: self.masked(answer) for path, answer in serving.witnesses.items()},
+            }
         )
         if serving.request is not None:
             self.folder.write(f"{self.path}/{RESPONSE}", serving.request.body.encode())
+        for path, answer in serving.witnesses.items():
+            self.folder.write(f"{self.path}/{answer_file(path)}", answer.body.encode())
         self.serving = serving
         asked = (serving.health, serving.request)
         silent = any(answer is not None and answer.status is None for answer in asked)
@@ -572,6 +572,9 @@ class _Attempt:
             return None
         stopped = self.stop(end.cut)
         self.busy = self.patiently(self.busy_ports)
+        if self.playbook.caches:
+            with suppress(Setback, TargetError):  # What is left there takes room, and nothing else.
+                self.edge.launcher.discard(f"{self.target}/{CACHES}")
         return stopped
 
     def ending(self, end: _End) -> Ending:

@@ -5,38 +5,44 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 
 from bisect_agent import playbook
+from bisect_agent.attempt import Edge
+from bisect_agent.clock import SystemClock
 from bisect_agent.errors import TargetError, UsageError
 from bisect_agent.evidence import accused
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.model import Configuration, Playbook
+from bisect_agent.model import Asked, Command, Configuration, FileFactor, Playbook, ScriptFactor
 from bisect_agent.secrets import Masker
 from bisect_agent.serving import busy
+from bisect_agent.survey import ask
 from bisect_agent.target.launcher import Launcher, bash_complaint
 
 
-def check(path: Path, pins: Mapping[str, str]) -> Iterator[str]:
+def check(path: Path, pins: Mapping[str, str], signatures: Path | None = None) -> Iterator[str]:
     """The lines of the check.
 
     Raises:
         PlaybookError: the playbook cannot be used.
-        UsageError: bash cannot read the launch script.
+        UsageError: bash cannot read the launch script, or its program refuses an argument.
         TargetError: it could not run now: a port is taken.
     """
-    resolved = playbook.load(path, pins=pins)
+    resolved = playbook.load(path, pins=pins, signatures=signatures)
     ours = dict(os.environ)
     masker = Masker(playbook.secrets_of(resolved, ours).values())
     yield f"{path}: {resolved.title}"
     yield f"a {resolved.kind} on {resolved.target.host}, in {resolved.target.cwd}, " + (
         f"ports {', '.join(map(str, resolved.target.ports))}" if resolved.target.ports else "no port"
     )
-    yield "the launch script, run by bash:"
-    yield from (f"    {masker.mask(line)}" for line in resolved.launch.splitlines())
+    for title, script in _scripts(resolved):
+        yield f"{title}, run by bash:"
+        yield from (f"    {masker.mask(line)}" for line in script.splitlines())
+    yield from _commands(resolved, masker)
     for name, configuration in (("good", resolved.good), ("bad", resolved.bad)):
         yield f"{name}: {accused(configuration.settings())}"
         yield f"    {masker.mask(_command(resolved, configuration, ours))}"
@@ -52,15 +58,40 @@ def check(path: Path, pins: Mapping[str, str]) -> Iterator[str]:
     limits = resolved.limits
     yield (
         f"limits: start {limits.start:g} s, quiet {limits.quiet:g} s, request {limits.request:g} s,"
-        f" stop {limits.stop:g} s, {limits.trials} attempts, wall {limits.wall:g} s;"
-        f" restore: {resolved.restore}"
+        f" stop {limits.stop:g} s, {limits.trials} attempts, wall {limits.wall:g} s"
     )
     _could_run(resolved)
+    yield from _told(_asked(resolved, ours))
     yield (
         "it can run: the script parses, and the ports are free"
         if resolved.target.ports
         else ("it can run: the script parses")
     )
+
+
+def _scripts(resolved: Playbook) -> Iterator[tuple[str, str]]:
+    """Every launch script, and what it is."""
+    factor = next((f for f in resolved.factors if isinstance(f, ScriptFactor)), None)
+    if factor is None:
+        yield "the launch script", resolved.launch
+    else:
+        for level, script in factor.levels.items():
+            yield f"the launch script of {factor.name}={level}", script
+
+
+def _commands(resolved: Playbook, masker: Masker) -> Iterator[str]:
+    """What else is run or written there, beside the launch script."""
+    if resolved.target.stop is not None:
+        yield f"before the first start, once: {masker.mask(resolved.target.stop)}"
+    for factor in resolved.factors:
+        if isinstance(factor, FileFactor):
+            yield f"before each start, {factor.path} is written; in the end it is put back"
+    if resolved.caches:
+        yield f"every attempt begins with empty caches: {', '.join(resolved.caches)}"
+    if isinstance(resolved.restore, Command):
+        yield f"in the end: {masker.mask(resolved.restore.command)}, which must bring a server that answers"
+    else:
+        yield f"in the end: restore: {resolved.restore}"
 
 
 def _command(resolved: Playbook, configuration: Configuration, ours: Mapping[str, str]) -> str:
@@ -82,8 +113,11 @@ def check_script(host: Host, resolved: Playbook) -> None:
     Raises:
         UsageError: it is not; with what bash says.
     """
-    if said := bash_complaint(host, resolved.launch.encode()):
-        raise UsageError(f"bash cannot read the launch script: {said}", "correct `launch` in the playbook")
+    for script in playbook.scripts(resolved):
+        if said := bash_complaint(host, script.encode()):
+            raise UsageError(
+                f"bash cannot read the launch script: {said}", "correct the launch script of the playbook"
+            )
 
 
 def _could_run(resolved: Playbook) -> None:
@@ -92,3 +126,27 @@ def _could_run(resolved: Playbook) -> None:
     launcher = Launcher(host, str(resources.files("bisect_agent.target")), sys.executable)
     if taken := busy(launcher, resolved.target.ports):
         raise TargetError(taken, "stop that server, or give the playbook another port")
+
+
+def _asked(resolved: Playbook, ours: Mapping[str, str]) -> Asked:
+    """What the stack says of itself, by way of a folder of its own that is removed again."""
+    if resolved.profile is None:
+        return Asked()
+    with tempfile.TemporaryDirectory(prefix="bisect-agent-check-") as folder:
+        launcher = Launcher(LocalHost(), folder, sys.executable)
+        launcher.install()
+        values = tuple(playbook.secrets_of(resolved, ours).values())
+        return ask(resolved, Edge(LocalHost(), launcher, folder, sys.executable, SystemClock(), ours, values))
+
+
+def _told(asked: Asked) -> Iterator[str]:
+    """What the stack says of itself, line by line.
+
+    Raises:
+        UsageError: it would refuse an argument.
+    """
+    for source in asked.sources:
+        yield f"looked into {source}"
+    yield from (f"note: {note}" for note in asked.notes if not note.wrong)
+    if wrong := [str(note) for note in asked.notes if note.wrong]:
+        raise UsageError("; ".join(wrong), "correct the factor, or leave it out")

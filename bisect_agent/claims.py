@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from bisect_agent.evidence import Answer, Standing, Table
-from bisect_agent.model import Configuration, Frozen, Hypothesis, Playbook, Prediction, Setting, State
+from bisect_agent.evidence import Inquiry, Standing, Table, accused
+from bisect_agent.model import (
+    Applied,
+    Configuration,
+    Frozen,
+    Hypothesis,
+    Playbook,
+    Prediction,
+    Setting,
+    State,
+)
 
 Move = tuple[str, State]
 """A hypothesis, and the state that it comes to."""
@@ -23,31 +32,21 @@ class HypothesisResult(Frozen):
     because: str
 
 
-def established(table: Table) -> tuple[Setting, ...]:
-    """The established cause, or nothing.
-
-    A cause is a minimal set S of settings: `good` with S fails with the symptom of `bad` (it is enough),
-    and a failing configuration that holds S passes when any one of S is set otherwise (each is needed,
-    and has a closed pair at that configuration).
-    """
-    needed = table.needed
-    enough = table.answer(table.good_with(needed)) is Answer.FAILS
-    return needed if needed and enough and len(table.pairs) == len(needed) else ()
-
-
 def predict(hypothesis: Hypothesis, playbook: Playbook, configuration: Configuration) -> Prediction:
     """What a hypothesis says that a configuration will do, before it is run.
 
     A configuration without a setting of `bad` that the claim involves works; one that lacks only what the
     claim excludes fails; of any other the claim says nothing. So it is, too, on the way to `good`, where
     several settings are set otherwise: a claim that is true of one cause of several may be wrong there.
+    At which level of an ordered factor the failure begins, no claim says.
     """
     if hypothesis.missing:
         return "nothing"
     if configuration == playbook.good:
         return "passes"
     changed = {s.factor for s in configuration.differs(playbook.bad)}
-    if changed & set(hypothesis.involves):
+    between = {f for f in changed if playbook.factor(f).ordered and configuration[f] != playbook.good[f]}
+    if (changed - between) & set(hypothesis.involves):
         return "passes"
     return "fails" if changed <= set(hypothesis.excludes) else "nothing"
 
@@ -60,8 +59,13 @@ class _Finding:
 
 
 def assess(hypothesis: Hypothesis, table: Table) -> HypothesisResult:
-    """The state of one hypothesis after these trials."""
-    finding = _contradiction(hypothesis, table) or _support(hypothesis, table)
+    """The state of one hypothesis after these trials.
+
+    Supported: true of an established cause. Refuted: a fact says so, or each search for a cause does.
+    """
+    finding = _fact(hypothesis, table) or _together(
+        [_contradiction(hypothesis, i) or _support(hypothesis, i) for i in table.inquiries]
+    )
     return HypothesisResult(
         id=hypothesis.id,
         claim=hypothesis.claim,
@@ -76,8 +80,17 @@ def undecided(playbook: Playbook, table: Table) -> list[Hypothesis]:
     return [h for h in playbook.hypotheses if assess(h, table).state is State.UNDECIDED]
 
 
-def _contradiction(hypothesis: Hypothesis, table: Table) -> _Finding | None:
-    """A fact or a pair that the claim cannot be true with."""
+def _together(findings: list[_Finding]) -> _Finding:
+    """What all searches for a cause say of a claim."""
+    for state in (State.SUPPORTED, State.UNDECIDED):
+        if found := next((f for f in findings if f.state is state), None):
+            return found
+    because = "; ".join(dict.fromkeys(f.because for f in findings))
+    return _Finding(State.REFUTED, because, tuple(name for f in findings for name in f.by))
+
+
+def _fact(hypothesis: Hypothesis, table: Table) -> _Finding | None:
+    """A line of a failing log that the claim cannot be true with."""
     for run in table.settled:
         fact = run.contradicts.get(hypothesis.id)
         if fact and table.fails(run):
@@ -86,17 +99,23 @@ def _contradiction(hypothesis: Hypothesis, table: Table) -> _Finding | None:
                 f"the log of {run.trial.id}, which fails, says otherwise: {fact.text}",
                 (run.trial.id,),
             )
+    return None
+
+
+def _contradiction(hypothesis: Hypothesis, inquiry: Inquiry) -> _Finding | None:
+    """A pair, or a change seen to take effect, that the claim cannot be true with."""
     for factor in hypothesis.involves:
-        if innocent := table.witnessed(factor):
+        if innocent := inquiry.witnessed(factor):
             change = Setting(factor=factor, level=innocent.trial.configuration[factor])
+            seen = innocent.applied[factor] is Applied.WITNESSED
+            known = "seen to take effect" if seen else "which this version reads"
             return _Finding(
                 State.REFUTED,
-                f"with {change}, seen to take effect, it fails the same ({innocent.trial.id})",
-                (table.first(table.origin(factor)).trial.id, innocent.trial.id),
+                f"with {change}, {known}, it fails the same ({innocent.trial.id})",
+                (inquiry.table.first(inquiry.origin(factor)).trial.id, innocent.trial.id),
             )
-    cause = established(table)
-    for pair in table.pairs:
-        if pair.setting in cause and pair.setting.factor in hypothesis.excludes:
+    for pair in inquiry.pairs if inquiry.cause else ():
+        if pair.setting.factor in hypothesis.excludes:
             return _Finding(
                 State.REFUTED,
                 f"the failure needs {pair.setting}: {pair.failing} fails, {pair.passing} passes,"
@@ -106,48 +125,49 @@ def _contradiction(hypothesis: Hypothesis, table: Table) -> _Finding | None:
     return None
 
 
-def _support(hypothesis: Hypothesis, table: Table) -> _Finding:
+def _support(hypothesis: Hypothesis, inquiry: Inquiry) -> _Finding:
     """Whether an established cause bears the claim out; the sentence says what is missing if not."""
     if hypothesis.missing:
         return _Finding(State.UNDECIDED, f"no factor of the playbook plays {', '.join(hypothesis.missing)}")
-    gaps = [said for factor in _unsettled(hypothesis, table) if (said := gap(factor, table))]
+    gaps = [said for factor in _unsettled(hypothesis, inquiry) if (said := gap(factor, inquiry))]
     if gaps:
         return _Finding(State.UNDECIDED, "; ".join(gaps))
-    cause = established(table)
-    if not cause:
+    if not inquiry.cause:
         return _Finding(State.UNDECIDED, "no cause is established")
-    pairs = [p for p in table.pairs if p.setting.factor in hypothesis.involves]
-    innocent = [run for f in hypothesis.excludes if (run := table.witnessed(f))]
+    pairs = [p for p in inquiry.pairs if p.setting.factor in hypothesis.involves]
+    innocent = [run for f in hypothesis.excludes if (run := inquiry.witnessed(f))]
     by = [name for p in pairs for name in (p.failing, p.passing, p.again)]
     by += [run.trial.id for run in innocent]
-    return _Finding(State.SUPPORTED, _fits(hypothesis, table, cause), tuple(by))
+    return _Finding(State.SUPPORTED, _fits(hypothesis, inquiry), tuple(by))
 
 
-def _fits(hypothesis: Hypothesis, table: Table, cause: Sequence[Setting]) -> str:
+def _fits(hypothesis: Hypothesis, inquiry: Inquiry) -> str:
     """How a cause bears a claim out."""
+    cause = inquiry.cause
     needs = [str(s) for s in cause if s.factor in hypothesis.involves] or [str(s) for s in cause]
     spared = [
-        f"{factor}={table.playbook.bad[factor]} ({run.trial.id})"
+        f"{factor}={inquiry.table.playbook.bad[factor]} ({run.trial.id})"
         for factor in hypothesis.excludes
-        if (run := table.witnessed(factor))
+        if (run := inquiry.witnessed(factor))
     ]
     without = f", and does not need {' or '.join(spared)}" if spared else ""
     return f"the failure needs {' and '.join(needs)}{without}"
 
 
-def _unsettled(hypothesis: Hypothesis, table: Table) -> list[str]:
+def _unsettled(hypothesis: Hypothesis, inquiry: Inquiry) -> list[str]:
     """The factors of a claim that do not stand as the claim needs them to."""
-    return [f for f in hypothesis.involves if table.standing(f) is not Standing.NEEDED] + [
-        f for f in hypothesis.excludes if table.standing(f) is not Standing.NOT_NEEDED
+    return [f for f in hypothesis.involves if inquiry.standing(f) is not Standing.NEEDED] + [
+        f for f in hypothesis.excludes if inquiry.standing(f) is not Standing.NOT_NEEDED
     ]
 
 
-def gap(factor: str, table: Table) -> str:
+def gap(factor: str, inquiry: Inquiry) -> str:
     """What is missing to say whether the failure needs a factor."""
-    standing = table.standing(factor)
-    origin = table.origin(factor)
-    place = "" if origin == table.playbook.bad else f" from {table.first(origin).trial.id}"
-    trials = ", ".join(flip.run.trial.id for flip in table.flips(factor))
+    standing = inquiry.standing(factor)
+    origin = inquiry.origin(factor)
+    bad = inquiry.table.playbook.bad
+    place = "" if origin == bad else f" from {inquiry.table.first(origin).trial.id}"
+    trials = ", ".join(flip.run.trial.id for flip in inquiry.flips(factor))
     changed = f"{factor} was changed{place} in {trials}"
     match standing:
         case Standing.NOT_WITNESSED:
@@ -155,17 +175,30 @@ def gap(factor: str, table: Table) -> str:
         case Standing.NOT_APPLIED:
             return f"{changed}, but not witnessed: the log shows another level"
         case Standing.NOT_RUN:
-            return f"{factor} was not changed in any trial{place}"
+            return _not_run(factor, inquiry, place)
         case Standing.UNRESOLVED:
             return f"{changed}, which did not resolve"
         case Standing.OTHER_FAILURE:
             return f"with {factor} changed{place} it fails otherwise ({trials})"
+        case Standing.BOUND:
+            forbid = "; ".join(inquiry.bounds(factor))
+            if factor in inquiry.kept:
+                alone = f"{accused(inquiry.needed)} is enough without {factor}={origin[factor]}"
+                return f"whether {alone} cannot be run: {forbid}"
+            return f"{factor} could not be changed{place}: {forbid}"
         case Standing.NEEDED:
             return f"the pair of {factor}={origin[factor]} is not closed"
         case Standing.NOT_NEEDED:
             return ""
         case _:
             assert_never(standing)
+
+
+def _not_run(factor: str, inquiry: Inquiry, place: str) -> str:
+    said = f"{factor} was not changed in any trial{place}"
+    if inquiry.table.playbook.factor(factor).ordered and not inquiry.listed(factor):
+        return f"{said}: its levels are ordered, and none lies between those of `good` and `bad`"
+    return said
 
 
 def moves(playbook: Playbook, table: Table, now: Mapping[str, str], *, last: bool = False) -> Iterator[Move]:

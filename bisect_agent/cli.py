@@ -44,10 +44,20 @@ PinOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FACTOR=LEVEL", help="Pins a factor to a level in good and bad."),
 ]
+SignaturesOption = Annotated[
+    Path | None, typer.Option("--signatures", metavar="DIR", help="A folder of your own signatures.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="The verdict as JSON on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress, only the verdict.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Every event on stderr, as it is recorded.")]
 RUNS = Path("logs")
+
+
+class Described(StrEnum):
+    """What there is a schema of."""
+
+    PLAYBOOK = "playbook"
+    VERDICT = "verdict"
 
 
 class Form(StrEnum):
@@ -65,6 +75,7 @@ def run(
     runs: RunsOption = RUNS,
     as_json: JsonOption = False,
     pin: PinOption = None,
+    signatures: SignaturesOption = None,
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -72,7 +83,12 @@ def run(
     from bisect_agent.investigation import open_new
 
     found, pins = _find(playbook), _pins(pin)
-    _carry_out(lambda tell: open_new(found, runs, pins, tell), as_json=as_json, quiet=quiet, debug=debug)
+    _carry_out(
+        lambda tell: open_new(found, runs, pins, tell, signatures=signatures),
+        as_json=as_json,
+        quiet=quiet,
+        debug=debug,
+    )
 
 
 @app.command()
@@ -89,11 +105,11 @@ def resume(
 
 
 @app.command()
-def check(playbook: PlaybookArgument, pin: PinOption = None) -> None:
+def check(playbook: PlaybookArgument, pin: PinOption = None, signatures: SignaturesOption = None) -> None:
     """Says what a playbook would run, and what is wrong with it. Starts nothing."""
     from bisect_agent.check import check as checked
 
-    for line in checked(_find(playbook), _pins(pin)):
+    for line in checked(_find(playbook), _pins(pin), signatures):
         typer.echo(line)
 
 
@@ -125,6 +141,22 @@ def verify(run: RunArgument) -> None:
         f"it follows: {found.events} events, {found.attempts} attempts and {found.log_bytes} bytes of logs"
         f" give this verdict: {found.verdict.tree.text}"
     )
+
+
+@app.command()
+def schema(
+    of: Annotated[Described, typer.Argument(help="What the schema is of.")] = Described.PLAYBOOK,
+) -> None:
+    """Prints the JSON schema of a playbook, or of verdict.json.
+
+    An editor completes a playbook that begins with the line
+    `# yaml-language-server: $schema=playbook.schema.json`, once this was written there.
+    """
+    import json
+
+    from bisect_agent.schema import schemas
+
+    typer.echo(json.dumps(schemas()[of], indent=2, ensure_ascii=False))
 
 
 @app.command()

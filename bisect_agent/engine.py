@@ -24,8 +24,11 @@ from bisect_agent.facts import facts
 from bisect_agent.folder import VERDICT, RunFolder, attempt_path, canonical, digest
 from bisect_agent.journal import Journal
 from bisect_agent.judge import Known, judge, known
-from bisect_agent.model import Observation, Passed, Playbook, Reason, StoppedBy, Trial, Unresolved
+from bisect_agent.model import Command, Observation, Passed, Playbook, Reason, StoppedBy, Trial, Unresolved
+from bisect_agent.owners import STOP, Ran, answering, ports_free, run_command
+from bisect_agent.playbook import files
 from bisect_agent.serving import busy
+from bisect_agent.survey import ask
 from bisect_agent.target.launcher import Setback
 from bisect_agent.verdict import Verdict, conclude
 
@@ -225,7 +228,7 @@ class Engine:
             and attempt.settled.trial.configuration == self._playbook.good
             and isinstance(attempt.settled.outcome, Passed)
         ]
-        return max(took, default=0.0) if self._playbook.restore == "good" else 0.0
+        return max(took, default=0.0) if self._playbook.restore != "none" else 0.0
 
     def _survey(self) -> None:
         """Read-only facts of the target: enough space, and nobody on our ports."""
@@ -240,8 +243,20 @@ class Engine:
             raise TargetError(
                 f"{host.name}: {found['free_mib']} MiB free in {edge.folder}", "free some space"
             )
+        if self._playbook.target.stop is not None and self.state.ended is None:
+            self._end_owners(self._playbook.target.stop)
         if taken := busy(launcher, self._playbook.target.ports):
-            raise TargetError(f"{host.name}: {taken}", "stop that server, or give the playbook another port")
+            remedy = "stop that server (`target.stop` can say how), or give the playbook another port"
+            raise TargetError(f"{host.name}: {taken}", remedy)
+        if self._playbook.profile is not None:
+            self._append(events.StackAsked(asked=ask(self._playbook, edge)))
+
+    def _end_owners(self, command: str) -> None:
+        """Ends the owners' own server, once, by their command."""
+        ran = run_command(self._playbook, self._edge, "stop", command, STOP)
+        free = ports_free(self._playbook, self._edge)
+        wrong = "" if free else "its ports are still taken"
+        self._append(events.CommandRun(purpose="stop", code=ran.code, said=ran.said, wrong=wrong))
 
     def _plan(self, wanted: search.Wanted) -> None:
         """The intent to run a trial, with what each hypothesis predicts of it."""
@@ -362,6 +377,10 @@ class Engine:
     def _finish(self) -> Outcome:
         """Restores `good`, writes the verdict, and seals the journal with its hash."""
         self._restore()
+        if not self._restored():
+            self._put_files_back()
+        if isinstance(self._playbook.restore, Command):
+            self._bring_back(self._playbook.restore.command)
         verdict = conclude(self._playbook, self.state, self._version)
         code = exit_code(self.state, verdict)
         data = canonical(verdict)
@@ -377,7 +396,7 @@ class Engine:
         )
         concluded = state.concluded
         dirty = concluded is not None and concluded.stopped_by is StoppedBy.DIRTY
-        if playbook.restore == "none" or not worked or dirty:
+        if playbook.restore != "good" or not worked or dirty:
             return
         if state.restore is None:
             name = f"restore-{state.restores + 1}" if state.restores else "restore"
@@ -394,6 +413,40 @@ class Engine:
                 else:
                     self._turn()
 
+    def _restored(self) -> bool:
+        """Whether `good` was brought up again, and lives on with the files of its levels."""
+        run = self.state.restored()
+        return run is not None and isinstance(run.outcome, Passed)
+
+    def _put_files_back(self) -> None:
+        """Gives the files that factors write back what they held before the first start."""
+        paths = tuple(files(self._playbook, self._playbook.good))
+        if not paths or self.state.put_back or not self.state.attempts:
+            return
+        wrong = ""
+        try:
+            for path in paths:
+                self._edge.launcher.put_back(path)
+        except (TargetError, Setback) as error:
+            wrong = str(error)
+        self._append(events.FilesPutBack(paths=paths, wrong=wrong))
+
+    def _bring_back(self, command: str) -> None:
+        """Brings the owners' server back by their command, where this run has ended or started anything."""
+        state, playbook = self.state, self._playbook
+        dirty = state.concluded is not None and state.concluded.stopped_by is StoppedBy.DIRTY
+        if state.brought_back or dirty or not (state.ended or state.attempts) or self.interrupts >= LEAVE:
+            return
+        try:
+            ran = run_command(playbook, self._edge, "restore", command, playbook.limits.start)
+            wrong = "" if ran.code == 0 else f"the command ended with exit code {ran.code}"
+            if ran.code is None:
+                wrong = "the command did not end within limits.start"
+            wrong = wrong or answering(playbook, self._edge, known_so_far(playbook, state).answer)
+        except (TargetError, Setback) as error:
+            ran, wrong = Ran(None, ""), str(error)
+        self._append(events.CommandRun(purpose="restore", code=ran.code, said=ran.said, wrong=wrong))
+
     def _unfinished(self, trial: Trial) -> bool:
         """Whether a trial has an attempt to go on with, or needs another one."""
         state = self.state
@@ -401,22 +454,23 @@ class Engine:
 
 
 def known_so_far(playbook: Playbook, state: RunState) -> Known:
-    """What the passing attempts of `good` have shown up to now."""
-    return known(
+    """What the passing attempts of `good` have shown up to now, and what the stack has said of itself."""
+    passing = [
         attempt.observation
         for attempt in state.attempts.values()
         if attempt.observation is not None
         and attempt.settled is not None
         and attempt.settled.trial.configuration == playbook.good
         and isinstance(attempt.settled.outcome, Passed)
-    )
+    ]
+    return known(passing, frozenset(state.asked.reads))
 
 
 def exit_code(state: RunState, verdict: Verdict) -> ExitCode:
     """The code of a run: of all that hold, the first by rank."""
     assert state.concluded is not None
     held = {_code(state.concluded.stopped_by, established=verdict.established)}
-    if verdict.good_restored.ok is False:
+    if verdict.good_restored.ok is False or (state.put_back and state.put_back.wrong):
         held.add(ExitCode.NOT_RESTORED)
     return next(code for code in RANK if code in held)
 

@@ -17,6 +17,7 @@ from bisect_agent.lifecycle import ATTEMPT, HYPOTHESIS, INVESTIGATION, initial, 
 from bisect_agent.model import (
     RETRIED,
     UNCOUNTED,
+    Asked,
     Frozen,
     Limits,
     Match,
@@ -75,6 +76,13 @@ class TargetSurveyed(Frozen):
     kind: Literal["target-surveyed"] = "target-surveyed"
     folder: str
     facts: Mapping[str, str]
+
+
+class StackAsked(Frozen):
+    """What the installed stack says of itself, before the first start."""
+
+    kind: Literal["stack-asked"] = "stack-asked"
+    asked: Asked
 
 
 class TrialPlanned(Frozen):
@@ -197,6 +205,28 @@ class RestoreEnded(Frozen):
     left: tuple[Process, ...] = ()
 
 
+class CommandRun(Frozen):
+    """A command of the playbook's was run on the target: it ends the owners' server, or brings it back.
+
+    `code` is None where it did not end in its time; `said` is the end of what it printed, masked; `wrong`
+    says what is amiss afterwards, empty where nothing is.
+    """
+
+    kind: Literal["command-run"] = "command-run"
+    purpose: Literal["stop", "restore"]
+    code: int | None
+    said: str
+    wrong: str = ""
+
+
+class FilesPutBack(Frozen):
+    """The files that factors write hold again what they held before; `wrong` says why one does not."""
+
+    kind: Literal["files-put-back"] = "files-put-back"
+    paths: tuple[str, ...]
+    wrong: str = ""
+
+
 class Concluded(Frozen):
     """The search is over, or was ended."""
 
@@ -218,12 +248,15 @@ AnyEvent = (
     RunStarted
     | Resumed
     | TargetSurveyed
+    | StackAsked
     | TrialPlanned
     | RestorePlanned
     | OfAttempt
     | Judged
     | HypothesisMoved
     | RestoreEnded
+    | CommandRun
+    | FilesPutBack
     | Concluded
     | Sealed
 )
@@ -266,12 +299,14 @@ class RunState:
     """All that the events so far amount to.
 
     `running` are the target's folders of restores that may have left a server running. `limits` are
-    those that a resume has raised.
+    those that a resume has raised. `ended` and `brought_back` are the commands run for the owners'
+    server; `put_back` tells of the files that factors write.
     """
 
     state: str = initial(INVESTIGATION)
     started: RunStarted | None = None
     surveyed: TargetSurveyed | None = None
+    asked: Asked = field(default_factory=Asked)
     planned: Mapping[str, TrialPlanned] = field(default_factory=dict)
     restore: RestorePlanned | None = None
     restores: int = 0
@@ -279,6 +314,9 @@ class RunState:
     limits: Limits | None = None
     attempts: Mapping[tuple[str, int], Attempt] = field(default_factory=dict)
     hypotheses: Mapping[str, str] = field(default_factory=dict)
+    ended: CommandRun | None = None
+    brought_back: CommandRun | None = None
+    put_back: FilesPutBack | None = None
     concluded: Concluded | None = None
     sealed: Sealed | None = None
 
@@ -374,11 +412,16 @@ def apply(state: RunState, entry: Entry) -> RunState:
                 state=_go(state, "reopen"),
                 limits=event.limits or state.limits,
                 restore=None,
+                ended=None if state.brought_back else state.ended,
+                brought_back=None,
+                put_back=None,
                 concluded=None,
                 sealed=None,
             )
         case TargetSurveyed():
             return replace(state, state=_go(state, "survey"), surveyed=event)
+        case StackAsked():
+            return replace(state, asked=event.asked)
         case TrialPlanned():
             planned = {**state.planned, event.trial.id: event}
             return replace(
@@ -394,6 +437,12 @@ def apply(state: RunState, entry: Entry) -> RunState:
             return replace(state, attempts={**others, key: judged})
         case RestoreEnded():
             return replace(state, running=tuple(f for f in state.running if f != event.folder))
+        case CommandRun(purpose="stop"):
+            return replace(state, ended=event)
+        case CommandRun():
+            return replace(state, brought_back=event)
+        case FilesPutBack():
+            return replace(state, put_back=event)
         case HypothesisMoved():
             moved = _moved(state, event.hypothesis, _MOVES[event.state])
             return replace(state, hypotheses={**state.hypotheses, event.hypothesis: moved})

@@ -6,7 +6,6 @@ import os
 import secrets
 import socket
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 from bisect_agent import events, playbook
 from bisect_agent.attempt import Edge
 from bisect_agent.check import check_script
+from bisect_agent.clock import SystemClock
 from bisect_agent.engine import Engine, Listener
 from bisect_agent.errors import ExitCode, TargetError, UsageError
 from bisect_agent.events import Resumed, RunStarted, RunState
@@ -30,22 +30,6 @@ from bisect_agent.target.launcher import Launcher
 
 HOME = "~/.bisect-agent"
 """On the target: where runs put their files, and where the locks are."""
-
-
-class SystemClock:
-    """The machine's own time."""
-
-    def time(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Seconds of a clock that never goes back."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Lets time pass."""
-        time.sleep(seconds)
 
 
 @dataclass(frozen=True)
@@ -72,15 +56,22 @@ def version() -> str:
 
 @contextmanager
 def open_new(
-    path: Path, runs: Path, pins: Mapping[str, str], listener: Listener, means: Means | None = None
+    path: Path,
+    runs: Path,
+    pins: Mapping[str, str],
+    listener: Listener,
+    means: Means | None = None,
+    signatures: Path | None = None,
 ) -> Iterator[Investigation]:
     """A new investigation of a playbook, its target held for us until we leave.
+
+    `signatures` is a folder of the user's own.
 
     Raises:
         PlaybookError: the playbook cannot be used.
         TargetError: another investigation holds the target.
     """
-    resolved = playbook.load(path, pins=pins)
+    resolved = playbook.load(path, pins=pins, signatures=signatures)
     clock, means = SystemClock(), means or Means()
     name = run_name(resolved.title, clock.time(), secrets.token_hex(2))
     check_script(means.host, resolved)
@@ -236,11 +227,17 @@ def stop_restored(folder: RunFolder) -> str:
     attempt = restored(state)
     if attempt is None or state.surveyed is None:
         return "this run has left no server running"
-    stopped = Launcher(LocalHost(), state.surveyed.folder, sys.executable).stop(attempt)
+    launcher = Launcher(LocalHost(), state.surveyed.folder, sys.executable)
+    stopped = launcher.stop(attempt)
     if stopped.left:
         names = ", ".join(f"{p.pid} {p.name}" for p in stopped.left)
         raise TargetError(f"still alive: {names}", "look at these processes; nothing else was touched")
-    return "nothing of the restored server is left"
+    resolved = folder.resolved()
+    paths = playbook.files(resolved, resolved.good)
+    for path in paths:
+        launcher.put_back(path)
+    back = f"; {', '.join(paths)} as before the run" if paths else ""
+    return f"nothing of the restored server is left{back}"
 
 
 def _lock_names(resolved: Playbook) -> list[str]:

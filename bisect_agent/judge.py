@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import PurePosixPath
 
 from bisect_agent.answers import complaint
+from bisect_agent.lines import excerpt
 from bisect_agent.model import (
     Applied,
+    ArgumentWitness,
+    EnvFactor,
     Evidence,
     Exhibit,
     Exit,
+    Factor,
     Failed,
+    HttpWitness,
     Kind,
     LastLine,
     LogCopy,
@@ -54,20 +60,24 @@ _ASKED = frozenset({1, 2, 13, 14, 15})
 
 @dataclass(frozen=True)
 class Known:
-    """What `good` was seen to do: failures its log shows while it passes, and what it answers."""
+    """What `good` was seen to do: failures its log shows while it passes, and what it answers.
+
+    `reads` are environment variables that the installed stack is known to read.
+    """
 
     noise: frozenset[str] = field(default_factory=frozenset)
     answer: str | None = None
+    reads: frozenset[str] = field(default_factory=frozenset)
 
 
-def known(good: Iterable[Observation]) -> Known:
+def known(good: Iterable[Observation], reads: frozenset[str] = frozenset()) -> Known:
     """What the passing attempts of `good` tell about the judging of the others."""
     seen = tuple(good)
     noise = {m.id for o in seen for m in o.reading.matches if m.kind is MatchKind.SIGNATURE}
     noise |= {r.fingerprint for o in seen for r in o.reading.raised}
     noise |= {HOST_MEMORY for o in seen if o.memory and o.memory.killed}
     answers = [o.serving.request.body for o in seen if o.serving and o.serving.request]
-    return Known(frozenset(noise), answers[0] if answers else None)
+    return Known(frozenset(noise), answers[0] if answers else None, reads)
 
 
 def judge(playbook: Playbook, trial: Trial, attempt: int, seen: Observation, known: Known) -> Settled:
@@ -97,15 +107,45 @@ class _Case:
 
     def witnesses(self) -> dict[str, Evidence]:
         """The line that shows each factor's level in effect, where there is one."""
-        lines = {m.id: m for m in self._matches(MatchKind.WITNESS)}
-        own = {s.factor: lines.get(str(s)) for s in self.trial.configuration.settings()}
-        return {factor: self._line(match) for factor, match in own.items() if match}
+        shown = self._shown()
+        own = {s.factor: shown.get(str(s)) for s in self.trial.configuration.settings()}
+        return {factor: line for factor, line in own.items() if line}
+
+    def _shown(self) -> dict[str, Evidence]:
+        """For each setting that some witness shows in effect, the line that does."""
+        shown = {m.id: self._line(m) for m in self._matches(MatchKind.WITNESS)}
+        for factor in self.playbook.factors:
+            if isinstance(factor.witness, HttpWitness):
+                shown |= self._answered(factor, factor.witness)
+        return shown
+
+    def _answered(self, factor: Factor, witness: HttpWitness) -> dict[str, Evidence]:
+        """The settings of a factor that the server's own answer shows.
+
+        A level with nothing to fill in is not looked for: without its text any answer would show it.
+        """
+        answer = self.seen.serving.witnesses.get(witness.http) if self.seen.serving else None
+        if answer is None or answer.status is None or not 200 <= answer.status < 300:
+            return {}
+        found: dict[str, Evidence] = {}
+        for level in factor.levels:
+            value = factor.value(level)
+            text = witness.contains.replace("{level}", level).replace("{value}", value)
+            if (value or "{value}" not in witness.contains) and (
+                at := _place_of(text, answer.body)
+            ) is not None:
+                found[f"{factor.name}={level}"] = self._beside(answer_file(witness.http), answer.body, at)
+        return found
 
     def applied(self) -> dict[str, Applied]:
         """Whether each factor's level was seen to take effect."""
         witnesses = self.witnesses()
         return {
-            factor.name: Applied.WITNESSED if factor.name in witnesses else Applied.NOT_WITNESSED
+            factor.name: Applied.WITNESSED
+            if factor.name in witnesses
+            else Applied.READ
+            if isinstance(factor, EnvFactor) and factor.env in self.known.reads
+            else Applied.NOT_WITNESSED
             for factor in self.playbook.factors
         }
 
@@ -122,17 +162,17 @@ class _Case:
 
     def _not_applied(self) -> Unresolved | None:
         """A factor whose witness shows another level, and never this one."""
-        witnesses = self.witnesses()
+        shown = self._shown()
         for setting in self.trial.configuration.settings():
-            others = {
-                str(Setting(factor=setting.factor, level=level))
-                for level in self.playbook.factor(setting.factor).levels
-                if level != setting.level
-            }
-            wrong = [m for m in self._matches(MatchKind.WITNESS) if m.id in others]
-            if wrong and setting.factor not in witnesses:
-                detail = f"{setting} was set, and the log shows {wrong[0].id}: {wrong[0].text}"
-                return self._unresolved(Reason.NOT_APPLIED, detail, wrong[:1])
+            factor = self.playbook.factor(setting.factor)
+            if str(setting) in shown or _unseeable(factor, setting.level):
+                continue
+            others = [str(Setting(factor=factor.name, level=level)) for level in factor.levels]
+            wrong = next((name for name in others if name in shown), None)
+            if wrong is not None:
+                line = shown[wrong]
+                detail = f"{setting} was set, and what was seen is {wrong}: {line.text}"
+                return Unresolved(reason=Reason.NOT_APPLIED, detail=detail, evidence=(line,))
         return None
 
     # --- the outcome --------------------------------------------------------------------------------
@@ -273,10 +313,11 @@ class _Case:
             return self._of_match(roots[0])
         if memory := self._memory():
             return memory
-        if raised := self._raised():
-            return self._of_raised(raised[0])
+        raised, echoes = self._raised(), self._echoes()
         symptoms = [m for m in self._signed(Role.SYMPTOM) if m.id not in self.known.noise]
-        return self._of_match(symptoms[0]) if symptoms else None
+        if symptoms and all(r.fingerprint in echoes for r in raised):
+            return self._of_match(symptoms[0])
+        return self._of_raised(raised[0]) if raised else None
 
     def _memory(self) -> Symptom | None:
         """A kill for want of memory, as the kernel itself tells of it: whoever was killed cannot."""
@@ -360,15 +401,32 @@ class _Case:
         return sorted((m for m in self._signed(Role.ROOT) if m.id not in self.known.noise), key=_in_time)
 
     def _raised(self) -> list[Raised]:
-        return sorted(
+        """What was raised, by time over all ranks; echoes only where there is nothing else."""
+        raised = sorted(
             (r for r in self.seen.reading.raised if r.fingerprint not in self.known.noise), key=_in_time
         )
+        echoes = self._echoes()
+        return [r for r in raised if r.fingerprint not in echoes] or raised
+
+    def _echoes(self) -> frozenset[str]:
+        """Exceptions whose own words tell of another failure, guess at one, or are a signature's (rule 7).
+
+        Only the first lines of each signature are kept, so exceptions that are the same count with those.
+        """
+        roles = (Role.SYMPTOM, Role.CASCADE, Role.WRAPPER, Role.HINT)
+        lines = {m.offset for role in roles for m in self._signed(role)}
+        return frozenset(r.fingerprint for r in self.seen.reading.raised if r.offset in lines)
 
     def _phase_at(self, failure: Match | Raised) -> str:
-        """The phase that the failing rank (or, where ranks say nothing, the server) had reached."""
+        """The furthest phase that the failing rank had reached, or the server, which waits for every rank.
+
+        How far the rank's peers had come is told only where the rank itself tells nothing.
+        """
         before = [m for m in self._matches(MatchKind.PHASE) if m.offset <= failure.offset]
         own = [m for m in before if m.rank == failure.rank] or before
-        return own[-1].id if own else ""
+        server = [m for m in before if not _peers(m.rank, failure.rank)]
+        order = [phase.name for phase in self.playbook.observe.phases]
+        return max((m.id for m in (*own, *server)), key=order.index, default="")
 
     def _line(self, where: Match | Raised) -> Evidence:
         log = self.seen.log
@@ -424,8 +482,40 @@ class _Case:
         digest = sha256(body.encode()).hexdigest()
         return (Evidence(path=path, line=1, offset=0, text=body[:400], sha256=digest),)
 
+    def _beside(self, name: str, body: str, at: int) -> Evidence:
+        """The line with the character at index `at` of an answer that a file beside the log holds."""
+        log = self.seen.log
+        assert log is not None, "what was answered was answered after the log had begun"
+        begin = body.rfind("\n", 0, at) + 1
+        end = body.find("\n", at)
+        return Evidence(
+            path=str(PurePosixPath(log.path).with_name(name)),
+            line=1 + body.count("\n", 0, begin),
+            offset=len(body[:begin].encode()),
+            text=excerpt(body[begin : end if end >= 0 else None], at - begin),
+            sha256=sha256(body.encode()).hexdigest(),
+        )
+
     def _unresolved(self, reason: Reason, detail: str, matches: Sequence[Match] = ()) -> Unresolved:
         return Unresolved(reason=reason, detail=detail, evidence=tuple(self._line(m) for m in matches))
+
+
+def answer_file(path: str) -> str:
+    """The file beside the log that holds what the server answered to a witness's question."""
+    return f"witness{re.sub(r'[^A-Za-z0-9]+', '-', path).rstrip('-')}.txt"
+
+
+def _place_of(text: str, body: str) -> int | None:
+    """Where a text stands in an answer, as words of its own: `1` is not seen in `16`."""
+    before = r"(?<!\w)" if text[:1].isalnum() else ""
+    after = r"(?!\w)" if text[-1:].isalnum() else ""
+    found = re.search(before + re.escape(text) + after, body)
+    return found.start() if found else None
+
+
+def _unseeable(factor: Factor, level: str) -> bool:
+    """Whether a level cannot show among the stack's arguments: what shows there is then its own choice."""
+    return isinstance(factor.witness, ArgumentWitness) and level not in factor.witness.patterns
 
 
 def _copy_line(log: LogCopy, where: Match | Raised | LastLine) -> int | None:
@@ -436,3 +526,9 @@ def _copy_line(log: LogCopy, where: Match | Raised | LastLine) -> int | None:
 def _in_time(where: Match | Raised) -> tuple[float, int]:
     """Order by the writer's stamp; what has none comes after what has one, in the order printed."""
     return (where.time if where.time is not None else float("inf"), where.offset)
+
+
+def _peers(one: str | None, other: str | None) -> bool:
+    """Whether two ranks have one name but for the numbers in it."""
+    first, second = (re.sub(r"\d+", "#", rank or "") for rank in (one, other))
+    return first == second != ""

@@ -36,6 +36,7 @@ _BELOW_ERROR = frozenset({"DEBUG", "INFO", "WARNING"})
 
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _DAY = r"\d{4}-\d\d-\d\d"
+_TRT = r"\[(?P<level>[VDIWEFC])\]"
 _TAGS = r"(?: \[[\w/.:-]{1,40}\])*"
 _WORDS = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
 
@@ -50,14 +51,19 @@ _PREFIXES = tuple(
         r"(?P<who>[A-Za-z][\w.-]{0,80}):\d+:\d+ \[(?P<device>\d{1,4})\] (?=(?:\S{1,120}:\d+ )?NCCL )",  # NCCL
         rf"\[(?P<record>{_DAY} {_TIME})(?P<rank>(?: [A-Z]{{2,4}}\d+)*)\] ?",  # sglang
         rf"(?P<record>{_DAY} {_TIME})(?![\d:]) ?",  # Python's logging
-        rf"(?P<stamp>{_DAY}T{_TIME})Z ?",  # kubectl, docker with times
+        rf"(?P<stamp>{_DAY}T{_TIME})Z (?: (?=(?:INFO|WARN) ))?",  # kubectl, docker with times, TGI
+        rf"\[(?P<record>\d\d/\d\d/\d{{4}}-{_TIME})\] \[TRT-LLM\](?: \[(?P<rank>RANK \d+)\])? {_TRT} ?",
+        rf"\[TensorRT-LLM\]\[(?P<level>{_WORDS})\] ?",  # the same, from C++
         rf"(?P<level>{_WORDS}) \d\d-\d\d {_TIME} \[[^\]\s]{{1,120}}\] ?",  # vLLM
-        rf"\[?(?P<level>[VDIWEFC])\d{{4}} {_TIME}(?: \d+)? [^\]\s]{{1,200}}:\d+\]{_TAGS} ?",  # torch
+        rf"\[?(?P<level>[VDIWEFC])\d{{4}} {_TIME}(?: {{1,8}}\d+)? [^\]\s]{{1,200}}:\d+\]{_TAGS} ?",  # torch
     )
 )
 _NESTED = 8
 
-_LEVEL_WORD = re.compile(rf"(?:- )?(?:[\w.]{{1,80}} - )?(?P<level>{_WORDS})(?=[:\s])", re.ASCII)
+_LEVEL_WORD = re.compile(
+    rf"(?:- )?(?:[\w.]{{1,80}} - |NCCL (?=INFO))?(?P<level>{_WORDS})(?=[:\s])",  # an error is a WARN to NCCL
+    re.ASCII,
+)
 _WARNING = re.compile(r"\b[A-Z]\w*Warning: ", re.ASCII)
 
 _PATH = re.compile(r"(?<![\w./])/[\w.+@~%-]+(?:/[\w.+@~%-]+)*/?", re.ASCII)

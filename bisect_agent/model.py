@@ -333,6 +333,29 @@ class Profile(Frozen):
     retired: Mapping[str, str] = Field(default_factory=dict)
 
 
+class Note(Frozen):
+    """Something that is known before the first start; `wrong` says that the program will refuse it."""
+
+    about: str
+    text: str
+    remedy: str = ""
+    wrong: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.text}" + (f"; try: {self.remedy}" if self.remedy else "")
+
+
+class Asked(Frozen):
+    """What a stack says of itself: where that was found, and what it means for the playbook.
+
+    `reads` are variables which the playbook sets and that the installed version reads.
+    """
+
+    sources: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    reads: tuple[str, ...] = ()
+
+
 class Command(Frozen):
     """A shell command of the playbook's, run in the folder of the launch script."""
 
@@ -342,8 +365,8 @@ class Command(Frozen):
 class Playbook(Frozen):
     """A playbook with everything resolved: no default, file or family is looked up after this.
 
-    `fresh` says that every attempt gets cache folders of its own; `every_cause`, that the search goes
-    on after the first cause.
+    `caches` are variables that name cache folders, each with a folder's name: every attempt gets empty
+    ones of its own. `every_cause` says that the search goes on after the first cause.
     """
 
     title: str
@@ -360,7 +383,7 @@ class Playbook(Frozen):
     limits: Limits
     restore: Literal["good", "none"] | Command
     profile: Profile | None = None
-    fresh: bool = False
+    caches: Mapping[str, str] = Field(default_factory=dict)
     every_cause: bool = False
 
     def possible(self, configuration: Configuration) -> bool:
@@ -646,11 +669,17 @@ class HttpAnswer(Frozen):
 
 
 class Serving(Frozen):
-    """What was seen of a server after its ready line."""
+    """What was seen of a server after its ready line.
+
+    `witnesses` are what it answered where a factor's witness is: by the path that was asked.
+    """
 
     listener: Literal["ours", "foreign", "nobody"]
     health: HttpAnswer | None = None
     request: HttpAnswer | None = None
+    witnesses: Mapping[str, HttpAnswer] = Field(
+        default_factory=dict, exclude_if=lambda witnesses: not witnesses
+    )
 
 
 class Why(StrEnum):
@@ -814,6 +843,7 @@ class Applied(StrEnum):
     """Whether a level was seen to take effect."""
 
     WITNESSED = "witnessed"
+    READ = "read by this version"
     NOT_WITNESSED = "not witnessed"
 
 

@@ -6,19 +6,32 @@ the end, so nothing empty ever leaves this module.
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import shlex
-import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from bisect_agent import library, variables, yamlmarks
+from bisect_agent import codefiles, library, profiles, variables, yamlmarks
 from bisect_agent.errors import UsageError
-from bisect_agent.model import Configuration, EnvFactor, Factor, FlagsFactor, Kind, Playbook, Setting, Target
+from bisect_agent.launches import complaints
+from bisect_agent.model import (
+    Command,
+    Configuration,
+    EnvFactor,
+    Factor,
+    FileFactor,
+    FlagsFactor,
+    Kind,
+    Observe,
+    OptionFactor,
+    Playbook,
+    ScriptFactor,
+    Setting,
+    Signature,
+    Target,
+)
 from bisect_agent.playbook_factors import (
     FACTORS_EXAMPLE,
     read_factors,
@@ -27,10 +40,11 @@ from bisect_agent.playbook_factors import (
     read_suspects,
 )
 from bisect_agent.playbook_observe import read_limits, read_observe
-from bisect_agent.yamlmarks import START, Field, Mark, Problems, describe, nearest
+from bisect_agent.profiles import Loaded, argument_witness, further_ports
+from bisect_agent.signature_files import read_folder
+from bisect_agent.yamlmarks import Field, Problems, describe, nearest
 
 VERSION = "1"
-MAX_BYTES = 1024 * 1024
 
 INHERITED = ("HOME", "PATH", "LANG")
 """What every attempt gets of our environment without being asked."""
@@ -38,11 +52,14 @@ INHERITED = ("HOME", "PATH", "LANG")
 DEFAULT_RESTORE: Mapping[Kind, Literal["good", "none"]] = MappingProxyType(
     {Kind.SERVER: "good", Kind.JOB: "none"}
 )
+PLAIN = "torch"
+"""The profile whose caches are isolated where a playbook asks for that and names no profile."""
 
 _KEYS = (
     "playbook",
     "title",
     "kind",
+    "profile",
     "target",
     "pass",
     "launch",
@@ -53,37 +70,55 @@ _KEYS = (
     "suspects",
     "hypotheses",
     "observe",
+    "causes",
+    "caches",
     "limits",
     "restore",
 )
-_LATER = ("profile", "confidence", "causes", "caches", "lease", "notify")
+_LATER = ("confidence", "notify")
 
 _LAUNCH = 'launch: exec python3 server.py "$@"'
+_RESTORE = "restore: {command: systemctl start my-server}"
 
 
 def load(
-    path: Path, *, pins: Mapping[str, str] = MappingProxyType({}), ours: Mapping[str, str] | None = None
+    path: Path,
+    *,
+    pins: Mapping[str, str] = MappingProxyType({}),
+    signatures: Path | None = None,
+    ours: Mapping[str, str] | None = None,
 ) -> Playbook:
     """The playbook at `path`, with every default, family and launch file resolved.
 
     Args:
         path: the YAML file.
         pins: factor → level, set in both `good` and `bad` and no longer suspected.
+        signatures: a folder of further signatures, which stand for shipped ones of the same id.
         ours: our environment, in which every `${NAME}` must be set; by default the process's own.
 
     Raises:
         PlaybookError: the file cannot be used; every mistake found is in it.
-        UsageError: a pin does not fit the playbook.
+        UsageError: a pin does not fit the playbook, or there are no signatures in that folder.
     """
     problems = Problems(str(path))
     try:
-        text = _code(path)
-    except _UnusableFileError as error:
+        text = codefiles.read(path)
+    except codefiles.UnusableFile as error:
         problems.fail(error.mark, f"the playbook {error.found}", error.remedy)
     top = yamlmarks.parse(text, problems)
     playbook = _playbook(top, path, os.environ if ours is None else ours)
     problems.check()
-    return _pinned(playbook, pins)
+    folder = read_folder(signatures) if signatures is not None else ()
+    return _pinned(_with_signatures(playbook, folder), pins)
+
+
+def _with_signatures(playbook: Playbook, folder: Sequence[Signature]) -> Playbook:
+    """The playbook with further signatures. Its own stand for those of the folder, both for shipped ones."""
+    own = {s.id for s in playbook.observe.signatures}
+    further = [s for s in folder if s.id not in own]
+    own |= {s.id for s in further}
+    shipped = [s for s in playbook.signatures if s.id not in own]
+    return playbook.model_copy(update={"signatures": (*further, *shipped)})
 
 
 # --- what an attempt gets ---------------------------------------------------------------------------
@@ -95,9 +130,7 @@ def environment(playbook: Playbook, configuration: Configuration, ours: Mapping[
     Raises:
         UsageError: a `${NAME}` is not set in `ours`.
     """
-    values = {name: ours[name] for name in INHERITED if name in ours}
-    values |= {name: variables.filled(value, ours) for name, value in playbook.target.env.items()}
-    values |= {name: ours[name] for name in playbook.target.passed if name in ours}
+    values = plain_environment(playbook, ours)
     for factor in _env_factors(playbook):
         level = factor.levels[configuration[factor.name]]
         if level is None:
@@ -107,10 +140,72 @@ def environment(playbook: Playbook, configuration: Configuration, ours: Mapping[
     return values
 
 
+def plain_environment(playbook: Playbook, ours: Mapping[str, str]) -> dict[str, str]:
+    """The variables of an attempt before any factor's level.
+
+    Raises:
+        UsageError: a `${NAME}` is not set in `ours`.
+    """
+    values = {name: ours[name] for name in INHERITED if name in ours}
+    values |= {name: variables.filled(value, ours) for name, value in playbook.target.env.items()}
+    return values | {name: ours[name] for name in playbook.target.passed if name in ours}
+
+
+def prelude(variables_of: Mapping[str, str], cwd: str) -> str:
+    """Shell lines that set up an environment and go to a folder.
+
+    They are given on standard input, where no list of processes shows what secrets they hold.
+    """
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables_of.items())
+    return f"{exports}cd -- {shlex.quote(cwd)} || exit 127\n"
+
+
 def arguments(playbook: Playbook, configuration: Configuration) -> tuple[str, ...]:
-    """The launch script's `"$@"`: the flags of all factors, in the playbook's order."""
-    flags = (factor for factor in playbook.factors if isinstance(factor, FlagsFactor))
-    return tuple(flag for factor in flags for flag in factor.levels[configuration[factor.name]])
+    """The launch script's `"$@"`: the flags and options of all factors, in the playbook's order."""
+    return tuple(
+        argument
+        for factor in playbook.factors
+        for argument in arguments_of(factor, configuration[factor.name])
+    )
+
+
+def arguments_of(factor: Factor, level: str) -> tuple[str, ...]:
+    """The part of `"$@"` that one factor sets."""
+    match factor:
+        case FlagsFactor():
+            return factor.levels[level]
+        case OptionFactor():
+            value = factor.levels[level]
+            return () if value is None else (factor.option, value)
+        case _:
+            return ()
+
+
+def script(playbook: Playbook, configuration: Configuration) -> str:
+    """The launch script."""
+    scripts = (f.levels[configuration[f.name]] for f in playbook.factors if isinstance(f, ScriptFactor))
+    return next(scripts, playbook.launch)
+
+
+def scripts(playbook: Playbook) -> tuple[str, ...]:
+    """Every launch script that may be run."""
+    found = [text for f in playbook.factors if isinstance(f, ScriptFactor) for text in f.levels.values()]
+    return tuple(found) or (playbook.launch,)
+
+
+def takes_arguments(script: str) -> bool:
+    """Whether a launch script gives what it is given to what it starts."""
+    code = "\n".join(line for line in script.splitlines() if not line.lstrip().startswith("#"))
+    return '"$@"' in code or '"${@}"' in code
+
+
+def files(playbook: Playbook, configuration: Configuration) -> dict[str, str | None]:
+    """The files to write before the start, by their absolute paths; None: there must be no such file."""
+    return {
+        str(Path(playbook.target.cwd) / factor.path): factor.levels[configuration[factor.name]]
+        for factor in playbook.factors
+        if isinstance(factor, FileFactor)
+    }
 
 
 def secrets_of(playbook: Playbook, ours: Mapping[str, str]) -> dict[str, str]:
@@ -130,64 +225,6 @@ def _env_factors(playbook: Playbook) -> Iterator[EnvFactor]:
     return (factor for factor in playbook.factors if isinstance(factor, EnvFactor))
 
 
-# --- the file ---------------------------------------------------------------------------------------
-
-
-class _UnusableFileError(Exception):
-    """Why a file is not read: the rest of a sentence that begins with its name."""
-
-    def __init__(self, found: str, remedy: str, mark: Mark = START) -> None:
-        super().__init__(found)
-        self.found = found
-        self.remedy = remedy
-        self.mark = mark
-
-
-def _code(path: Path) -> str:
-    """The text of a file that says what will be run, once it is sure that no one else can write it."""
-    try:
-        _check_status(path, path.stat())
-        data = path.read_bytes()
-    except OSError as error:
-        found = f"cannot be read: {error.strerror}"
-        raise _UnusableFileError(found, "give the path of a file that you can read") from error
-    if b"\0" in data:
-        raise _UnusableFileError("is a binary file", "give a text file")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        mark = Mark.at(data[: error.start].decode("utf-8-sig", "replace"))
-        found = f"is not UTF-8: line {mark.line} holds the byte 0x{data[error.start]:02x}"
-        raise _UnusableFileError(found, "save it as UTF-8", mark) from error
-
-
-def _check_status(path: Path, status: os.stat_result) -> None:
-    mode = status.st_mode
-    if stat.S_ISDIR(mode):
-        raise _UnusableFileError("is a folder", f"give the file in it, such as {path / 'playbook.yaml'}")
-    if not stat.S_ISREG(mode):
-        raise _UnusableFileError("is not a regular file", "give a text file")
-    if mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_private_group(status)):
-        raise _UnusableFileError(
-            f"can be written by others (mode {stat.S_IMODE(mode):04o}), and what it says will be run",
-            f"chmod go-w {shlex.quote(str(path))}",
-        )
-    if status.st_size > MAX_BYTES:
-        raise _UnusableFileError(f"has {status.st_size} bytes, more than {MAX_BYTES}", "make it smaller")
-
-
-def _is_private_group(status: os.stat_result) -> bool:
-    """Whether a file's group is its owner's own and has no other member, as many systems set it up.
-
-    Where that is so, files are made writable by the group, and that group is one person.
-    """
-    try:
-        owner, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
-    except KeyError:
-        return False
-    return owner.pw_gid == group.gr_gid and set(group.gr_mem) <= {owner.pw_name}
-
-
 # --- the whole --------------------------------------------------------------------------------------
 
 
@@ -198,24 +235,93 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
         top.problems.check()
     _check_version(keys.get("playbook"), top.problems)
     folder = path.parent.resolve()
-    kind = Kind(keys["kind"].choice(tuple(Kind))) if "kind" in keys else Kind.SERVER
-    factors = read_factors(keys.get("factors"), ours)
+    profile = _profile(keys["profile"]) if "profile" in keys else None
+    kind = _kind(keys.get("kind"), profile)
+    factors = read_factors(keys.get("factors"), kind, folder, ours)
     good, bad = read_good_and_bad(top, keys, factors)
+    suspects = read_suspects(keys.get("suspects"), good, bad)
+    varied = [*(setting.factor for setting in bad.differs(good)), *suspects]
+    target = _target(top, keys, kind, folder, ours)
+    launch = _launch(top, keys, folder, factors)
+    families = profile.families if profile else ()
     return Playbook(
         title=keys["title"].text("title: what this is about") if "title" in keys else path.stem,
         kind=kind,
-        target=_target(top, keys, kind, folder, ours),
-        launch=_launch(top, keys, folder, factors),
-        factors=factors,
+        target=_with_further_ports(target, profile, launch, factors),
+        launch=launch,
+        factors=_witnessed(factors, profile),
         good=good,
         bad=bad,
-        suspects=read_suspects(keys.get("suspects"), good, bad),
-        observe=read_observe(top, keys.get("observe"), kind),
+        suspects=suspects,
+        observe=read_observe(top, keys.get("observe"), kind, _watched(profile, keys.get("limits"))),
         signatures=library.signatures(),
-        hypotheses=read_hypotheses(keys.get("hypotheses"), [factor.name for factor in factors]),
-        limits=read_limits(keys.get("limits"), kind),
+        hypotheses=read_hypotheses(keys.get("hypotheses"), factors, varied, families),
+        limits=read_limits(keys.get("limits"), kind, profile.limits if profile else {}),
         restore=_restore(keys.get("restore"), DEFAULT_RESTORE[kind]),
+        profile=profile.profile if profile else None,
+        caches=_caches(keys.get("caches"), profile, target, factors),
+        every_cause="causes" in keys and keys["causes"].choice(("1", "all")) == "all",
     )
+
+
+def _profile(field: Field) -> Loaded | None:
+    known = profiles.names()
+    name = field.text(f"profile: {known[0]}")
+    if name in known:
+        return profiles.load(name)
+    if name:
+        field.refuse(f"no profile is called `{name}`", nearest(name, known))
+    return None
+
+
+def _kind(field: Field | None, profile: Loaded | None) -> Kind:
+    if field is not None:
+        return Kind(field.choice(tuple(Kind)))
+    return profile.kind if profile else Kind.SERVER
+
+
+def _witnessed(factors: Sequence[Factor], profile: Loaded | None) -> tuple[Factor, ...]:
+    """The factors; one without a witness gets the stack's own report of its arguments, where there is one."""
+    shown = profile.profile.shown if profile else None
+    if shown is None:
+        return tuple(factors)
+    return tuple(
+        factor
+        if factor.witness is not None
+        else factor.model_copy(update={"witness": argument_witness(shown, factor)})
+        for factor in factors
+    )
+
+
+def _watched(profile: Loaded | None, limits: Field | None) -> Observe | None:
+    """How the profile watches its stack; a playbook that names `limits.quiet` means it of every phase."""
+    if profile is None or limits is None or not limits.has_any(("quiet",)):
+        return profile.observe if profile else None
+    phases = tuple(phase.model_copy(update={"quiet": None}) for phase in profile.observe.phases)
+    return profile.observe.model_copy(update={"phases": phases})
+
+
+def _with_further_ports(
+    target: Target, profile: Loaded | None, launch: str, factors: Sequence[Factor]
+) -> Target:
+    """The target, with the ports that the stack takes beside the declared ones."""
+    if profile is None:
+        return target
+    given = [argument for f in factors for level in f.levels for argument in arguments_of(f, level)]
+    found = further_ports(profile, launch, given)
+    return target.model_copy(update={"ports": tuple(dict.fromkeys((*target.ports, *found)))})
+
+
+def _caches(
+    field: Field | None, profile: Loaded | None, target: Target, factors: Sequence[Factor]
+) -> Mapping[str, str]:
+    """The cache folders of each attempt; a variable that the playbook sets itself stays as it says."""
+    fresh = profile is not None if field is None else field.choice(("fresh", "shared")) == "fresh"
+    if not fresh:
+        return {}
+    known = (profile or profiles.load(PLAIN)).profile.caches
+    own = {*target.env, *target.passed, *(f.env for f in factors if isinstance(f, EnvFactor))}
+    return {variable: name for variable, name in known.items() if variable not in own}
 
 
 def _check_version(version: Field | None, problems: Problems) -> None:
@@ -227,12 +333,12 @@ def _check_version(version: Field | None, problems: Problems) -> None:
         problems.fail(version.mark, f"{found}, found {describe(version.node)}", remedy)
 
 
-def _restore(field: Field | None, default: Literal["good", "none"]) -> Literal["good", "none"]:
+def _restore(field: Field | None, default: Literal["good", "none"]) -> Literal["good", "none"] | Command:
     if field is None:
         return default
     if field.is_mapping:
-        field.section((), later=("command",), remedy="restore: good")
-        return default
+        keys = field.section(("command",), required={"command": "command: …"}, remedy=_RESTORE)
+        return Command(command=keys["command"].text(_RESTORE)) if "command" in keys else default
     return "good" if field.choice(("good", "none")) == "good" else "none"
 
 
@@ -260,8 +366,8 @@ def _target(
     top: Field, keys: Mapping[str, Field], kind: Kind, folder: Path, ours: Mapping[str, str]
 ) -> Target:
     field = keys.get("target")
-    known = ("host", "ports", "cwd", "folder", "env", "pass")
-    entries = {} if field is None else field.section(known, later=("stop",), remedy="target: {host: local}")
+    known = ("host", "ports", "cwd", "folder", "env", "pass", "stop")
+    entries = {} if field is None else field.section(known, remedy="target: {host: local}")
     if "host" in entries:
         _check_host(entries["host"])
     if "ports" not in entries and kind is Kind.SERVER and (field or top).is_mapping:
@@ -276,6 +382,7 @@ def _target(
         folder=_path(entries["folder"], folder) if "folder" in entries else None,
         env=_target_env(entries["env"], ours) if "env" in entries else {},
         passed=tuple(dict.fromkeys(passed)),
+        stop=entries["stop"].text("stop: systemctl stop my-server") if "stop" in entries else None,
     )
 
 
@@ -324,35 +431,55 @@ def _passed(field: Field) -> Iterator[str]:
         yield name
 
 
-def _launch(top: Field, keys: Mapping[str, Field], folder: Path, factors: Iterable[Factor]) -> str:
+def _launch(top: Field, keys: Mapping[str, Field], folder: Path, factors: Sequence[Factor]) -> str:
+    takers = [f.name for f in factors if isinstance(f, FlagsFactor | OptionFactor) and f.levels]
+    scripted = next((f for f in factors if isinstance(f, ScriptFactor)), None)
+    if scripted is not None:
+        _check_scripts(scripted, keys, takers)
+        return ""
     match keys:
         case {"launch": _, "launch_file": field}:
             field.refuse_key("both `launch` and `launch_file` are given", "remove one of the two")
             return ""
         case {"launch": field}:
-            script = field.text(_LAUNCH)
+            text = field.text(_LAUNCH)
         case {"launch_file": field}:
-            script = _launch_file(field, folder)
+            text = _launch_file(field, folder)
         case _:
             top.refuse_key("there is neither `launch` nor `launch_file`", _LAUNCH)
             return ""
-    _check_takes_flags(script, field, [f.name for f in factors if isinstance(f, FlagsFactor) and f.levels])
-    return script
+    _check_script(text, field, "the launch script", takers)
+    return text
 
 
 def _launch_file(field: Field, folder: Path) -> str:
     name = field.text("launch_file: launch.sh")
     try:
-        return _code(folder / name) if name else ""
-    except _UnusableFileError as error:
+        return codefiles.read(folder / name) if name else ""
+    except codefiles.UnusableFile as error:
         field.refuse(f"the launch file {name} {error.found}", error.remedy)
         return ""
 
 
-def _check_takes_flags(script: str, field: Field, factors: Collection[str]) -> None:
-    code = "\n".join(line for line in script.splitlines() if not line.lstrip().startswith("#"))
-    if script and factors and '"$@"' not in code and '"${@}"' not in code:
+def _check_scripts(factor: ScriptFactor, keys: Mapping[str, Field], takers: Collection[str]) -> None:
+    """The launch scripts of a factor, in place of `launch`."""
+    for name in ("launch", "launch_file"):
+        if name in keys:
+            found = f"the factor `{factor.name}` says what is launched, and so does `{name}`"
+            keys[name].refuse_key(found, f"remove `{name}`, or make it a level of `{factor.name}`")
+    entry = keys["factors"].entries("")[factor.name]
+    field = entry.entries("")["script"]
+    for level, text in factor.levels.items():
+        _check_script(text, field, f"the launch script of {factor.name}={level}", takers)
+
+
+def _check_script(text: str, field: Field, what: str, takers: Collection[str]) -> None:
+    """A script must take the arguments, and what it starts must be ours to watch and to end."""
+    if text and takers and not takes_arguments(text):
         field.refuse(
-            f'the launch script has no "$@", so the flags of {", ".join(factors)} would reach nothing',
+            f'{what} has no "$@", so the flags of {", ".join(takers)} would reach nothing',
             f'put "$@", with its quotes, where the arguments go: {_LAUNCH}',
         )
+    for complaint in complaints(text):
+        found = f"{what}, line {complaint.line}: {complaint.found}"
+        field.refuse_line(complaint.line, found, complaint.remedy)

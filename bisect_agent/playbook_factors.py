@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
-from bisect_agent import library, variables
-from bisect_agent.model import Configuration, EnvFactor, Factor, FlagsFactor, Hypothesis, LogWitness
-from bisect_agent.playbook_observe import refuse_bad
+from bisect_agent import library
+from bisect_agent.model import (
+    Configuration,
+    EnvFactor,
+    Factor,
+    FileFactor,
+    Hypothesis,
+    Kind,
+    OptionFactor,
+    ScriptFactor,
+)
+from bisect_agent.playbook_kinds import Levels, read_bounds, read_factor
 from bisect_agent.yamlmarks import Field, ScalarNode, nearest
 
-_KINDS_LATER = ("option", "file", "script")
-_LATER = (*_KINDS_LATER, "ordered", "requires", "excludes")
-
-_NAME = re.compile(r"\w[\w.+-]{0,63}")
-_LEVEL = re.compile(r"[^\s=,/]{1,64}")
-
+FAMILY = "torch-compile-capture"
+"""The family in examples."""
 FACTORS_EXAMPLE = "factors: {kernel: {env: MY_KERNEL, levels: {new: 1, old: 0}}}"
-_WITNESS = 'log: "my kernel: {level}"'
-
-Levels = Mapping[str, Sequence[str]]
-"""The names of each factor's levels, the default first. Empty where they could not be read."""
 
 
-def read_factors(field: Field | None, ours: Mapping[str, str]) -> tuple[Factor, ...]:
+def read_factors(
+    field: Field | None, kind: Kind, folder: Path, ours: Mapping[str, str]
+) -> tuple[Factor, ...]:
     """The value of `factors`; a factor that could not be read has no levels."""
     if field is None:
         return ()
     entries = field.entries(FACTORS_EXAMPLE)
     if field.is_mapping and not entries:
         field.refuse("`factors` names no factor", FACTORS_EXAMPLE)
-    factors = tuple(_factor(name, entry, ours) for name, entry in entries.items())
+    factors = [read_factor(name, entry, kind, folder, ours) for name, entry in entries.items()]
     _check_one_setter_each(factors, entries)
-    return factors
+    levels = levels_of(factors)
+    return tuple(read_bounds(entries[factor.name], factor, levels) for factor in factors)
+
+
+def levels_of(factors: Iterable[Factor]) -> Levels:
+    """The names of each factor's levels."""
+    return {factor.name: tuple(factor.levels) for factor in factors}
 
 
 def read_good_and_bad(
-    top: Field, keys: Mapping[str, Field], factors: Iterable[Factor]
+    top: Field, keys: Mapping[str, Field], factors: Sequence[Factor]
 ) -> tuple[Configuration, Configuration]:
     """The two configurations: the defaults, and what `good` and `bad` have otherwise."""
-    levels = {factor.name: tuple(factor.levels) for factor in factors}
+    levels = levels_of(factors)
     defaults = {name: next(iter(names), "") for name, names in levels.items()}
     blameless = len(top.problems.found)
     good, bad = (
@@ -47,12 +56,22 @@ def read_good_and_bad(
         for side in ("good", "bad")
     )
     # Where a level could not be read, or no factor could, it is not said what the two would be.
-    if good == bad and levels and all(levels.values()) and len(top.problems.found) == blameless:
+    if not levels or not all(levels.values()) or len(top.problems.found) > blameless:
+        return good, bad
+    if good == bad:
         same = ", ".join(str(setting) for setting in good.settings())
         keys.get("bad", top).refuse_key(
             f"`good` and `bad` are the same configuration: {same}",
             "name in `bad` the level that makes it fail",
         )
+    for side, configuration in (("good", good), ("bad", bad)):
+        for factor in factors:
+            if not factor.allows(configuration):
+                keys.get(side, top).refuse_key(
+                    f"`{side}` cannot be run: {factor.name}={configuration[factor.name]} does not go with"
+                    " the rest of it, as its `requires` and `excludes` say",
+                    f"change `{side}`, or the bounds of {factor.name}",
+                )
     return good, bad
 
 
@@ -65,107 +84,61 @@ def read_suspects(field: Field | None, good: Configuration, bad: Configuration) 
     return tuple(name for name in equal if name in named)
 
 
-def read_hypotheses(field: Field | None, factors: Collection[str]) -> tuple[Hypothesis, ...]:
-    """The claims of the families named, in terms of `factors`."""
-    if field is None:
-        return ()
+def read_hypotheses(
+    field: Field | None, factors: Sequence[Factor], varied: Collection[str], default: Sequence[str]
+) -> tuple[Hypothesis, ...]:
+    """The claims of the families named, in terms of the factors.
+
+    Where none is named, those of the families in `default` of which a factor that is `varied` plays a
+    role.
+    """
+    names = [factor.name for factor in factors]
     resolved: dict[str, tuple[Hypothesis, ...]] = {}
-    for item in field.items(f"hypotheses: [{library.families()[0]}]"):
+    if field is None:
+        for known in map(library.family, default):
+            cast = known.cast(factors, {})
+            if set(cast.values()) & set(varied):
+                resolved[known.family] = known.resolve(cast)
+        return tuple(hypothesis for claims in resolved.values() for hypothesis in claims)
+    for item in field.items(f"hypotheses: [{FAMILY}]"):
         family, given = _family(item)
         if family is None:
             continue
         if family.family in resolved:
             item.refuse(f"the family `{family.family}` is named twice", "remove one of them")
-        cast = {} if given is None else _given_cast(given, family, factors)
-        resolved[family.family] = family.resolve(family.cast(factors, cast))
+        cast = family.cast(factors, {} if given is None else _given_cast(given, family, names, varied))
+        if not cast and given is None and names:
+            item.refuse(
+                f"no factor plays a role of the family `{family.family}`: none of its claims can be tested",
+                f"say which factor plays which: with: {{{next(iter(family.roles))}: {names[0]}}}"
+                f" (its roles: {', '.join(family.roles)})",
+            )
+        resolved[family.family] = family.resolve(cast)
     return tuple(hypothesis for claims in resolved.values() for hypothesis in claims)
 
 
-# --- one factor -------------------------------------------------------------------------------------
-
-
-def _factor(name: str, field: Field, ours: Mapping[str, str]) -> Factor:
-    if not _NAME.fullmatch(name):
-        field.refuse_key(f"`{name}` cannot name a factor", "letters, digits and . _ + -, at most 64 in all")
-    example = f"{name}: {{env: VARIABLE, levels: {{on: 1, off: 0}}}}"
-    keys = field.section(("env", "levels", "flags", "witness"), later=_LATER, remedy=example)
-    factor: Factor
-    match keys:
-        case {"flags": _, "env": extra} | {"flags": _, "levels": extra}:
-            extra.refuse_key(f"`{field.path}` has `flags`, which holds its levels", "remove one of the two")
-            return FlagsFactor(name=name, levels={})
-        case {"flags": levels}:
-            factor = FlagsFactor(name=name, levels=_flags_levels(levels))
-        case {"env": variable, "levels": levels}:
-            env = variable.text(example)
-            variables.check_name(env, variable.mark, field.problems)
-            factor = EnvFactor(name=name, env=env, levels=_env_levels(levels, env, ours))
-        case _:
-            if field.is_mapping and not field.has_any(_KINDS_LATER):
-                field.refuse_key(f"`{field.path}` needs `env` with `levels`, or `flags`", example)
-            return FlagsFactor(name=name, levels={})
-    if levels.is_mapping and len(factor.levels) < 2:
-        found = f"`{name}` has fewer than two levels, so there is nothing to vary"
-        levels.refuse_key(found, "give it two or more levels")
-    witness = _witness(keys["witness"]) if "witness" in keys else None
-    return factor.model_copy(update={"witness": witness})
-
-
-def _env_levels(field: Field, variable: str, ours: Mapping[str, str]) -> dict[str, str | None]:
-    levels: dict[str, str | None] = {}
-    for level, entry in _levels(field, "levels: {on: 1, off: 0}").items():
-        value = levels[level] = entry.scalar()
-        if value is not None:
-            variables.check_value(entry, variable, value, ours)
-        elif not isinstance(entry.node, ScalarNode):
-            entry.wrong("text, or null to unset the variable", f"{level}: 1")
-    return levels
-
-
-def _flags_levels(field: Field) -> dict[str, tuple[str, ...]]:
-    return {
-        level: tuple(
-            item.text("one argument, in single quotes if it holds a colon")
-            for item in entry.items(f"{level}: [--a-flag, its-value]")
-        )
-        for level, entry in _levels(field, "flags: {off: [], on: [--enable-it]}").items()
-    }
-
-
-def _levels(field: Field, example: str) -> dict[str, Field]:
-    entries = field.entries(example)
-    for level, entry in entries.items():
-        if not _LEVEL.fullmatch(level):
-            entry.refuse_key(f"`{level}` cannot name a level", "one word without = , or /, at most 64 long")
-    return entries
-
-
-def _witness(field: Field) -> LogWitness:
-    keys = field.section(
-        ("log",), later=("http", "contains"), required={"log": _WITNESS}, remedy=f"witness: {{{_WITNESS}}}"
-    )
-    if "log" not in keys:
-        return LogWitness(log="")
-    log = keys["log"]
-    pattern = log.text(_WITNESS)
-    filled = pattern.replace("{level}", "x").replace("{value}", "x")
-    refuse_bad(filled, log)
-    if pattern and filled == pattern:
-        log.refuse("a witness without {level} or {value} reads the same for every level", _WITNESS)
-    return LogWitness(log=pattern)
-
-
 def _check_one_setter_each(factors: Iterable[Factor], entries: Mapping[str, Field]) -> None:
-    """Two factors that set one variable could not be varied one at a time."""
+    """Two factors that set one thing could not be varied one at a time."""
     setters: dict[str, str] = {}
     for factor in factors:
-        if isinstance(factor, EnvFactor) and factor.env:
-            first = setters.setdefault(factor.env, factor.name)
-            if first != factor.name:
-                entries[factor.name].refuse_key(
-                    f"the factors `{first}` and `{factor.name}` both set {factor.env}",
-                    "make them one factor with more levels",
-                )
+        what = _sets(factor)
+        first = setters.setdefault(what, factor.name) if what else factor.name
+        if first != factor.name:
+            entries[factor.name].refuse_key(
+                f"the factors `{first}` and `{factor.name}` both set {what}",
+                "make them one factor with more levels",
+            )
+
+
+def _sets(factor: Factor) -> str:
+    """The one thing that a factor sets; empty where flags may set several, or none is named."""
+    match factor:
+        case EnvFactor(env=name) | OptionFactor(option=name) | FileFactor(path=name):
+            return name
+        case ScriptFactor():
+            return "the launch script"
+        case _:
+            return ""
 
 
 # --- names of factors and levels --------------------------------------------------------------------
@@ -195,7 +168,7 @@ def _factor_name(field: Field, factors: Collection[str]) -> str:
 def _family(item: Field) -> tuple[library.Family | None, Field | None]:
     """The family that an item names, and its `with`."""
     known = library.families()
-    example = f"family: {known[0]}"
+    example = f"family: {FAMILY}"
     if item.is_mapping:
         keys = item.section(("family", "with"), required={"family": example}, remedy=example)
     else:
@@ -204,11 +177,13 @@ def _family(item: Field) -> tuple[library.Family | None, Field | None]:
     if name in known:
         return library.family(name), keys.get("with")
     if name:
-        keys["family"].refuse(f"no family of hypotheses is called `{name}`", f"one of: {', '.join(known)}")
+        keys["family"].refuse(f"no family of hypotheses is called `{name}`", nearest(name, known))
     return None, None
 
 
-def _given_cast(field: Field, family: library.Family, factors: Collection[str]) -> dict[str, str]:
+def _given_cast(
+    field: Field, family: library.Family, factors: Collection[str], varied: Collection[str]
+) -> dict[str, str]:
     cast: dict[str, str] = {}
     for role, entry in field.entries("with: {role: factor}").items():
         if role not in family.roles:
@@ -217,5 +192,10 @@ def _given_cast(field: Field, family: library.Family, factors: Collection[str]) 
         factor = _factor_name(entry, factors)
         if factor in cast.values():
             entry.refuse(f"`{factor}` already plays another role", "give each role a factor of its own")
+        elif factor in factors and factor not in varied:
+            entry.refuse(
+                f"`{factor}` is the same in `good` and `bad` and no suspect: no run tests the role `{role}`",
+                f"name `{factor}` under `suspects`, or set it otherwise in `bad`",
+            )
         cast[role] = factor
     return cast

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from bisect_agent.model import HttpRequest, Kind, Limits, Observe, PhaseMark, Role, Signature
@@ -27,40 +27,51 @@ _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 _READY = "ready: {log: ready to roll, http: /health}"
 _REQUEST = "request: {path: /generate, json: {text: hello}, expect: same-as-good}"
-_SIGNATURE = {"id": "id: my-crash", "role": "role: root", "pattern": "pattern: 'MyError: .*'"}
+_REQUIRED = {"id": "id: my-crash", "role": "role: root", "pattern": "pattern: 'MyError: .*'"}
+SIGNATURE_KEYS = (*_REQUIRED, "fatal", "phase_matters", "topic", "means")
+SIGNATURE_EXAMPLE = f"{{{', '.join(_REQUIRED.values())}}}"
 _PHASE = {"name": "name: capture", "begin": "begin: 'Capture cuda graph begin'"}
 _CLOCKS = ("quiet", "limit")
 """Keys of a phase that are durations."""
 
 
-def read_observe(top: Field, field: Field | None, kind: Kind) -> Observe:
-    """The value of `observe`; `top` is where it is missed when there is none."""
+def read_observe(top: Field, field: Field | None, kind: Kind, base: Observe | None = None) -> Observe:
+    """The value of `observe`; `top` is where it is missed when there is none.
+
+    What it says stands in place of what `base`, a profile's, says of the same; signatures and patterns
+    to ignore are added to those of the profile.
+    """
     known = ("ready", "request", "done", "signatures", "ignore", "phases")
     keys = {} if field is None else field.section(known, remedy=f"observe: {{{_READY}}}")
-    _check_fits(field or top, keys, kind)
-    ready = _ready(keys["ready"]) if "ready" in keys else {}
+    base = base or Observe()
+    if kind is Kind.JOB:
+        base = base.model_copy(update={"ready_log": None, "ready_http": None, "request": None})
+    _check_fits(field or top, keys, kind, base)
+    ready = _ready(keys["ready"]) if "ready" in keys else None
     ignored = keys["ignore"].items("ignore: ['a pattern']") if "ignore" in keys else ()
+    own = _signatures(keys["signatures"]) if "signatures" in keys else ()
     return Observe(
-        ready_log=read_pattern(ready["log"]) if "log" in ready else None,
-        ready_http=_url_path(ready["http"]) if "http" in ready else None,
-        request=_request(keys["request"]) if "request" in keys else None,
-        done=read_pattern(keys["done"]) if "done" in keys else None,
-        signatures=_signatures(keys["signatures"]) if "signatures" in keys else (),
-        ignore=tuple(read_pattern(item) for item in ignored),
-        phases=_phases(keys["phases"]) if "phases" in keys else (),
+        ready_log=base.ready_log if ready is None else read_pattern(ready["log"]) if "log" in ready else None,
+        ready_http=base.ready_http if ready is None else url_path(ready["http"]) if "http" in ready else None,
+        request=_request(keys["request"]) if "request" in keys else base.request,
+        done=read_pattern(keys["done"]) if "done" in keys else base.done,
+        signatures=(*own, *base.signatures),
+        ignore=(*base.ignore, *(read_pattern(item) for item in ignored)),
+        phases=_phases(keys["phases"]) if "phases" in keys else base.phases,
     )
 
 
-def read_limits(field: Field | None, kind: Kind) -> Limits:
-    """The value of `limits` over the defaults of that kind."""
+def read_limits(field: Field | None, kind: Kind, base: Mapping[str, float] = MappingProxyType({})) -> Limits:
+    """The value of `limits` over the defaults: those of `base`, a profile's, over those of that kind."""
+    defaults = DEFAULT_LIMITS[kind].model_copy(update=dict(base))
     if field is None:
-        return DEFAULT_LIMITS[kind]
+        return defaults
     keys = field.section(tuple(Limits.model_fields), later=("lease",), remedy="limits: {start: 20m}")
     given = {
         name: entry.count("trials: 40") if name == "trials" else _seconds(entry)
         for name, entry in keys.items()
     }
-    return DEFAULT_LIMITS[kind].model_copy(update=given)
+    return defaults.model_copy(update=given)
 
 
 def read_pattern(field: Field) -> str:
@@ -77,7 +88,7 @@ def refuse_bad(pattern: str, field: Field) -> None:
         field.refuse(f"the pattern `{field.scalar()}`: {found}", remedy)
 
 
-def _check_fits(holder: Field, keys: Mapping[str, Field], kind: Kind) -> None:
+def _check_fits(holder: Field, keys: Mapping[str, Field], kind: Kind, base: Observe) -> None:
     """Rule 3: a server's pass needs a ready sign and an answered request; a job has neither."""
     for name in _FOREIGN[kind]:
         if name in keys:
@@ -86,10 +97,10 @@ def _check_fits(holder: Field, keys: Mapping[str, Field], kind: Kind) -> None:
             )
     if kind is Kind.JOB or not holder.is_mapping:
         return
-    if "ready" not in keys:
+    if "ready" not in keys and not (base.ready_log or base.ready_http):
         found = "a server needs `observe.ready`, by which it is seen to be up"
         holder.refuse_key(found, f"observe: {{{_READY}}}")
-    if "request" not in keys:
+    if "request" not in keys and not base.request:
         found = "a server needs `observe.request`: a pass is seen, never assumed, so it must answer something"
         holder.refuse_key(found, f"observe: {{{_REQUEST}}}")
 
@@ -106,7 +117,7 @@ def _request(field: Field) -> HttpRequest:
     expect = keys.get("expect")
     same_as_good = expect is not None and expect.scalar() == "same-as-good"
     return HttpRequest(
-        path=_url_path(keys["path"]) if "path" in keys else "",
+        path=url_path(keys["path"]) if "path" in keys else "",
         body=_body(keys["json"]) if "json" in keys else None,
         expect=read_pattern(expect) if expect is not None and not same_as_good else None,
         same_as_good=same_as_good,
@@ -119,7 +130,8 @@ def _body(field: Field) -> str:
     return json.dumps(field.json(), ensure_ascii=False)
 
 
-def _url_path(field: Field) -> str:
+def url_path(field: Field) -> str:
+    """A path on the server."""
     path = field.text("/health")
     if path and not path.startswith("/"):
         field.refuse(f"`{path}` is not a path on the server", "a path that begins with /, such as /health")
@@ -128,25 +140,27 @@ def _url_path(field: Field) -> str:
 
 def _signatures(field: Field) -> tuple[Signature, ...]:
     signatures: dict[str, Signature] = {}
-    for item in field.items(f"signatures: [{{{', '.join(_SIGNATURE.values())}}}]"):
-        signature = _signature(item)
+    for item in field.items(f"signatures: [{SIGNATURE_EXAMPLE}]"):
+        signature = read_signature(item)
         if signatures.setdefault(signature.id, signature) is not signature:
             item.refuse(f"the signature id `{signature.id}` is used twice", "give each its own id")
     return tuple(signatures.values())
 
 
-def _signature(field: Field) -> Signature:
+def read_signature(field: Field, known: Sequence[str] = SIGNATURE_KEYS) -> Signature:
+    """One signature; `known` are the keys that it may have."""
     keys = field.section(
-        (*_SIGNATURE, "fatal", "phase_matters", "means"),
-        required=_SIGNATURE,
-        remedy=f"{{{', '.join(_SIGNATURE.values())}}}",
+        known,
+        required=_REQUIRED,
+        remedy=SIGNATURE_EXAMPLE,
     )
     return Signature(
-        id=keys["id"].text(_SIGNATURE["id"]) if "id" in keys else field.path,
+        id=keys["id"].text(_REQUIRED["id"]) if "id" in keys else field.path,
         role=Role(keys["role"].choice(tuple(Role))) if "role" in keys else Role.ROOT,
         pattern=read_pattern(keys["pattern"]) if "pattern" in keys else "",
         fatal="fatal" in keys and keys["fatal"].truth(),
         phase_matters="phase_matters" in keys and keys["phase_matters"].truth(),
+        topic=keys["topic"].text("topic: device-memory") if "topic" in keys else "",
         means=keys["means"].text("means: a sentence") if "means" in keys else "",
     )
 

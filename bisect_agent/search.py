@@ -1,25 +1,29 @@
 """What to try next, and when to stop. Pure.
 
 `good` is run first, then `bad`, then one flip a run from `bad`: each difference set to good's level,
-each suspect set to another. What heals is needed. Then whatever of `bad` the failure does not need is
-taken away at once (a group, which steers and accuses nobody). Where that does not fail the same, some
+each suspect set to another. What heals is needed. An ordered factor that is needed is halved first: from
+then on it stands at the first of its levels that fails. Then whatever of `bad` the failure does not need
+is taken away at once (a group, which steers and accuses nobody). Where that does not fail the same, some
 settings stand in for each other, and the failure is followed from `bad` towards `good`: one setting
 more at a time, for as long as it fails. At the configuration reached each setting left is changed
 alone, and each suspect. In the end the failing configuration is run once more, so that the failing side
 of every pair was seen to fail after the last passing one.
 
-A cause is a minimal set S of settings: `good` with S fails with the symptom of `bad`, and a failing
-configuration that holds S passes when any one of S is set otherwise.
+Where every cause is asked for, one setting of each cause found is then set in `bad` so that it heals, in
+all smallest ways. What still fails the same has another cause, and is searched like `bad`.
+
+No configuration is run that the bounds of a factor's levels forbid. A group is then as large as they
+allow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from bisect_agent.claims import undecided
-from bisect_agent.evidence import TRIES, Answer, Table, accused
+from bisect_agent.evidence import TRIES, Ahead, Answer, Inquiry, Table, accused
 from bisect_agent.model import (
     RETRIED,
     Configuration,
@@ -66,10 +70,11 @@ class Finished:
 
 @dataclass(frozen=True)
 class _Idea:
-    """A configuration worth a run."""
+    """A configuration worth a run: a control, or a failing one with a change, or without one once more."""
 
     configuration: Configuration
     why: str
+    failing: Configuration | None = None
     change: Single | Group | None = None
 
 
@@ -99,13 +104,13 @@ def step(
 
 
 def _trial(playbook: Playbook, table: Table, idea: _Idea, name: str) -> Trial:
-    """The trial of an idea; without a change it is a control, or the present failing configuration again."""
+    """The trial of an idea."""
     configuration, change = idea.configuration, idea.change
     replicate = len(table.runs(configuration)) + 1
-    if change is None and configuration in (playbook.good, playbook.bad):
+    if idea.failing is None or (change is None and configuration == playbook.bad):
         control: Literal["good", "bad"] = "good" if configuration == playbook.good else "bad"
         return Trial(id=name, control=control, configuration=configuration, replicate=replicate)
-    failing = table.first(table.walk.here).trial
+    failing = table.first(idea.failing).trial
     if change is None:
         return failing.model_copy(update={"id": name, "replicate": replicate})
     return Trial(id=name, parent=failing.id, change=change, configuration=configuration, replicate=replicate)
@@ -114,21 +119,20 @@ def _trial(playbook: Playbook, table: Table, idea: _Idea, name: str) -> Trial:
 def _ideas(playbook: Playbook, table: Table) -> list[_Idea] | Finished:
     """The configurations worth a run now, the most wanted first; or the end.
 
-    Each stage needs the one before it: controls, changes of `bad`, what the failure does not need; then,
-    where that was not enough, the walk towards `good` and the same again at the configuration reached;
-    in the end the failing configuration once more.
+    Each stage needs the one before it: controls; the levels of ordered factors; changes of `bad`, what
+    the failure does not need; then, where that was not enough, the walk towards `good` and the same again at
+    the configuration reached; then the failing configuration once more; in the end, other causes.
     """
     controls = _good(playbook, table) or _bad(playbook, table)
     if controls:
         return controls
     if run := table.wavering():
-        return Finished(
-            Stop.NOT_ESTABLISHED, f"{run.trial.id} does not fail each time: one run a side proves nothing"
-        )
-    if table.walk.ahead:
-        return [_step(table, table.walk.ahead)]
-    flips = [idea for factor in _by_need(playbook, table) for idea in _flip(table, factor)]
-    return flips or _confirm(table)
+        by = Stop.CAUSE if table.causes else Stop.NOT_ESTABLISHED
+        return Finished(by, f"{run.trial.id} does not fail each time: one run a side proves nothing")
+    inquiry = table.inquiry
+    if inquiry.walk.ahead:
+        return [_step(inquiry, inquiry.walk.ahead)]
+    return _flips(playbook, table, inquiry) or _confirm(table, inquiry)
 
 
 def _good(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
@@ -176,76 +180,110 @@ def _lost(runs: Sequence[Settled], name: str) -> Finished | None:
     return None
 
 
-def _by_need(playbook: Playbook, table: Table) -> list[str]:
-    """The factors to change, most wanted by the open hypotheses first, differences before suspects."""
-    open_now = undecided(playbook, table)
+def _flips(playbook: Playbook, table: Table, inquiry: Inquiry) -> list[_Idea]:
+    """The next level of each factor to try, most wanted by the open hypotheses first.
 
-    def wish(factor: str) -> int:
-        return -sum(factor in (*h.involves, *h.excludes) for h in open_now)
+    None where one heals or all were tried. Differences come before suspects.
+    """
+    flips = [setting for factor in inquiry.stake() if (setting := inquiry.untried(factor))]
+    open_now = undecided(playbook, table) if len(flips) > 1 else []
 
-    return sorted(table.stake(), key=wish)
+    def wish(setting: Setting) -> int:
+        return -sum(setting.factor in (*h.involves, *h.excludes) for h in open_now)
+
+    return [_change(inquiry, s, _needs(inquiry, s.factor)) for s in sorted(flips, key=wish)]
 
 
-def _name(table: Table) -> str:
+def _name(inquiry: Inquiry) -> str:
     """The present failing configuration, as a person calls it."""
-    here = table.walk.here
-    return "`bad`" if here == table.playbook.bad else table.first(here).trial.id
+    return _called(inquiry.table, inquiry.walk.here)
 
 
-def _change(table: Table, setting: Setting, why: str) -> _Idea:
+def _called(table: Table, failing: Configuration) -> str:
+    return "`bad`" if failing == table.playbook.bad else table.first(failing).trial.id
+
+
+def _change(inquiry: Inquiry, setting: Setting, why: str) -> _Idea:
     """One change of the present failing configuration."""
-    return _Idea(table.walk.here.replace([setting]), why, Single(setting=setting))
+    here = inquiry.walk.here
+    return _Idea(here.replace([setting]), why, here, Single(setting=setting))
 
 
-def _flip(table: Table, factor: str) -> list[_Idea]:
-    """The next level of a factor to try: none when one heals or all were tried."""
-    setting = table.untried(factor)
-    if setting is None:
-        return []
-    here = table.walk.here
-    alone = "" if here == table.playbook.bad else f", now that {_name(table)} fails without the rest"
-    return [_change(table, setting, f"does the failure need {factor}={here[factor]}{alone}?")]
+def _needs(inquiry: Inquiry, factor: str) -> str:
+    here = inquiry.walk.here
+    nearer = here != inquiry.table.playbook.bad
+    alone = f", now that {_name(inquiry)} fails nearer to `good`" if nearer else ""
+    return f"does the failure need {factor}={here[factor]}{alone}?"
 
 
-def _step(table: Table, ahead: Setting) -> _Idea:
-    """One setting more as in `good`: a step of the walk."""
-    return _change(table, ahead, f"no single change is enough: does {_name(table)} fail with {ahead} too?")
+def _step(inquiry: Inquiry, ahead: Ahead) -> _Idea:
+    """A change that decides where the search goes on."""
+    setting, name = ahead.setting, _name(inquiry)
+    match ahead.asks:
+        case "needs":
+            why = _needs(inquiry, setting.factor)
+        case "begins":
+            why = f"at which level of {setting.factor} does the failure begin? halfway"
+        case "without":
+            why = f"no single change is enough: does {name} fail with {setting} too?"
+        case _:
+            assert_never(ahead.asks)
+    return _change(inquiry, setting, why)
 
 
-def _confirm(table: Table) -> list[_Idea] | Finished:
+def _confirm(table: Table, inquiry: Inquiry) -> list[_Idea] | Finished:
     """All changes are in: take away what is not needed, then see the failure once more."""
-    here, needed = table.walk.here, table.needed
-    rest = table.good_with(needed)
+    here, needed, rest = inquiry.walk.here, inquiry.needed, inquiry.rest
     if needed and table.open(rest):
         away = rest.differs(here)
-        why = f"is {accused(needed)} enough? everything else of {_name(table)} is set as in `good`"
-        return [_Idea(rest, why, Single(setting=away[0]) if len(away) == 1 else Group(group=away))]
+        whole = rest == table.playbook.good.replace(needed)
+        what = "everything else" if whole else "what can be of everything else"
+        why = f"is {accused(needed)} enough? {what} of {_name(inquiry)} is set as in `good`"
+        change = Single(setting=away[0]) if len(away) == 1 else Group(group=away)
+        return [_Idea(rest, why, here, change)]
     if needed and table.answer(rest) is Answer.FAILS:
-        return _close(table, needed)
-    if lost := table.lost():
-        return [_change(table, setting, "it was lost on the way: once more") for setting in lost]
-    return Finished(*_given_up(table, needed))
+        return _close(table, inquiry)
+    if lost := inquiry.lost():
+        return [_change(inquiry, setting, "it was lost on the way: once more") for setting in lost]
+    by, detail = _given_up(inquiry)
+    if table.causes:
+        return Finished(
+            Stop.CAUSE, f"{_found(table)}; of what {_called(table, inquiry.start)} shows, {detail}"
+        )
+    return Finished(by, detail)
 
 
-def _close(table: Table, needed: Sequence[Setting]) -> list[_Idea] | Finished:
+def _close(table: Table, inquiry: Inquiry) -> list[_Idea] | Finished:
     """The failing side of every pair fails once more, after the last passing trial."""
-    here = table.walk.here
-    if len(table.pairs) == len(needed):
-        return Finished(Stop.CAUSE, f"{accused(needed)} is needed and enough")
+    here = inquiry.walk.here
+    if inquiry.cause:
+        return _others(table)
     lost = [s for s in table.runs(here) if isinstance(s.outcome, Unresolved)]
     if len(lost) >= TRIES:
-        return Finished(Stop.TARGET, f"{_name(table)} could not be run once more")
-    return [_Idea(here, "it must fail once more, after the last passing trial")]
+        return Finished(Stop.TARGET, f"{_name(inquiry)} could not be run once more")
+    return [_Idea(here, "it must fail once more, after the last passing trial", here)]
 
 
-def _given_up(table: Table, needed: Sequence[Setting]) -> tuple[Stop, str]:
+def _others(table: Table) -> list[_Idea] | Finished:
+    """A cause is established: where every cause is asked for, look for where another one shows."""
+    if not table.playbook.every_cause or (ahead := table.ahead()) is None:
+        return Finished(Stop.CAUSE, _found(table))
+    failing, setting = ahead
+    why = f"is there another cause? {_called(table, failing)} without {failing[setting.factor]}"
+    return [_Idea(failing.replace([setting]), why, failing, Single(setting=setting))]
+
+
+def _found(table: Table) -> str:
+    """The causes established, in a sentence."""
+    return "; ".join(f"{accused(cause)} is needed and enough" for cause in table.causes)
+
+
+def _given_up(inquiry: Inquiry) -> tuple[Stop, str]:
     """Why nothing is established."""
-    name = _name(table)
-    if not needed:
-        also = "" if name == "`bad`" else f", nor one from {name}, which is nearer to `good`"
-        return Stop.NO_CAUSE, f"no single change from `bad` heals{also}"
-    seen = "gone" if table.answer(table.good_with(needed)) is Answer.HEALS else "not seen"
-    return (
-        Stop.NOT_ESTABLISHED,
-        f"{accused(needed)} is needed but not enough: with the rest as in `good`, the failure is {seen}",
-    )
+    name, start = _name(inquiry), _called(inquiry.table, inquiry.start)
+    if not inquiry.needed:
+        also = "" if name == start else f", nor one from {name}, which is nearer to `good`"
+        return Stop.NO_CAUSE, f"no single change from {start} heals{also}"
+    seen = "gone" if inquiry.table.answer(inquiry.rest) is Answer.HEALS else "not seen"
+    needed = f"{accused(inquiry.needed)} is needed but not enough"
+    return Stop.NOT_ESTABLISHED, f"{needed}: with the rest as in `good`, the failure is {seen}"

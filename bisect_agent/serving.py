@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from bisect_agent.model import HttpAnswer, Playbook, Serving
+from bisect_agent.model import HttpAnswer, HttpWitness, Playbook, Serving
 from bisect_agent.target.launcher import Launcher, Listener, Probe, Request
 
 HEALTH = 5.0
 """Seconds that one health check may take."""
 
 
-def ask(playbook: Playbook, launcher: Launcher, attempt: str, wait: Callable[[], bool]) -> Serving:
-    """Waits for a listener and for health, then sends the playbook's request once.
+def ask(playbook: Playbook, launcher: Launcher, attempt: str | None, wait: Callable[[], bool]) -> Serving:
+    """Waits for a listener and for health, then sends the playbook's request once, and asks the witnesses.
 
-    `wait` lets a moment pass and says whether there is still time for another look.
+    `attempt` is the one whose processes are ours, None where nobody's are. `wait` lets a moment pass and
+    says whether there is still time for another look.
     """
     port, observe = playbook.target.ports[0], playbook.observe
     health = [Request(port, observe.ready_http, HEALTH)] if observe.ready_http else []
@@ -26,11 +27,21 @@ def ask(playbook: Playbook, launcher: Launcher, attempt: str, wait: Callable[[],
     while not _well(seen) and wait():
         seen = launcher.probe(attempt, [port], health)
     answer: HttpAnswer | None = None
-    if observe.request and _well(seen):
-        asked = Request(port, observe.request.path, playbook.limits.request, observe.request.body)
-        answer = launcher.probe(attempt, [], [asked]).http[0]
+    witnesses: dict[str, HttpAnswer] = {}
+    if _well(seen):
+        if observe.request:
+            asked = Request(port, observe.request.path, playbook.limits.request, observe.request.body)
+            answer = launcher.probe(attempt, [], [asked]).http[0]
+        paths = list(
+            dict.fromkeys(f.witness.http for f in playbook.factors if isinstance(f.witness, HttpWitness))
+        )
+        reports = [Request(port, path, HEALTH) for path in paths]
+        witnesses = dict(zip(paths, launcher.probe(attempt, [], reports).http if paths else (), strict=True))
     return Serving(
-        listener=_listener(seen.ports[port]), health=seen.http[0] if seen.http else None, request=answer
+        listener=_listener(seen.ports[port]),
+        health=seen.http[0] if seen.http else None,
+        request=answer,
+        witnesses=witnesses,
     )
 
 

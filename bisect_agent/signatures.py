@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import re2
 
@@ -45,6 +46,7 @@ _SPACING = 8 * 1024  # bytes between two places that are told
 _KEPT_EACH = 4  # matches kept per pattern and rank: the first ones are the evidence
 _KEPT_ALL = 4096  # matches kept in all, however many ranks a log claims to have
 _BEFORE = 512  # bytes kept of the line before, for its prefix
+_WEIGHTY = frozenset({Role.ROOT, Role.INFRA})  # roles that no record below an error can have
 _CUT = "…"  # stands at a window's edge, so that `^` and `$` do not match there
 
 
@@ -174,7 +176,9 @@ def _options() -> re2.Options:
     return options
 
 
-def _pattern_set(patterns: Iterable[str]) -> re2.Set:
+@lru_cache(maxsize=8)
+def _pattern_set(patterns: tuple[str, ...]) -> re2.Set:
+    """One set of all patterns; every attempt of a run, and every reading again, uses the same ones."""
     made = re2.Set.SearchSet(_options())
     for pattern in patterns:
         made.Add(pattern)
@@ -246,8 +250,8 @@ class Scanner:
     def __init__(self, watches: Sequence[Watch], ignore: Sequence[str] = ()) -> None:
         self._watches = tuple(watches)
         patterns = [*(w.pattern for w in self._watches), *ignore]
-        self._exact = _pattern_set(patterns)
-        self._loose = _pattern_set([*map(_loosened, patterns), *TRIGGERS])
+        self._exact = _pattern_set(tuple(patterns))
+        self._loose = _pattern_set((*map(_loosened, patterns), *TRIGGERS))
         self._passing = frozenset((w.kind, w.id) for w in self._watches if w.role is Role.PROGRESS)
         self._hints = frozenset(i for i, w in enumerate(self._watches) if w.role is Role.HINT)
         self._tracebacks = Tracebacks()
@@ -471,10 +475,13 @@ class Scanner:
 
 
 def _counts(watch: Watch, line: Line, seen: Seen) -> bool:
-    """Whether a line can be what a pattern looks for: quoted code is but a hint, a warning is no root."""
+    """Whether a line can be what a pattern looks for: quoted code is but a hint, a warning is no root.
+
+    Nor is it trouble of the machine: what its writer goes on after excuses nobody.
+    """
     if watch.role is Role.HINT:
         return True
-    return not seen.quoted and not (watch.role is Role.ROOT and line.below_error)
+    return not seen.quoted and not (watch.role in _WEIGHTY and line.below_error)
 
 
 def _match(watch: Watch, line: Line, seen: Seen) -> Match:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from bisect_agent.claims import HypothesisResult, established
-from bisect_agent.evidence import Table, accused
+from bisect_agent.bounds import bound
+from bisect_agent.claims import HypothesisResult
+from bisect_agent.evidence import Answer, Flip, Inquiry, Table, accused
 from bisect_agent.model import (
     Evidence,
     Failed,
@@ -80,8 +81,6 @@ def grow(  # noqa: PLR0913, PLR0917  # a report names all its parts once
     detail: str,
 ) -> Node:
     """The tree: controls, the failure, each change, each hypothesis, advice, what stays unknown."""
-    cause = established(table)
-    headline = f"{accused(cause)} is the cause" if cause else f"not established: {detail or stopped}"
     children = [
         Node(text=f"good first: {_mark(good_first)}", evidence=good_first.evidence),
         *_failure(symptom),
@@ -92,7 +91,17 @@ def grow(  # noqa: PLR0913, PLR0917  # a report names all its parts once
         *_listed("unknown", unknown),
         Node(text=f"good restored: {_mark(good_restored)}", evidence=good_restored.evidence),
     ]
-    return Node(text=headline, children=tuple(children))
+    return Node(text=_headline(table, stopped, detail), children=tuple(children))
+
+
+def _headline(table: Table, stopped: StoppedBy, detail: str) -> str:
+    match table.causes:
+        case ():
+            return f"not established: {detail or stopped}"
+        case (cause,):
+            return f"{accused(cause)} is the cause"
+        case causes:
+            return f"{' and '.join(accused(cause) for cause in causes)} are causes, each by itself"
 
 
 def _mark(control: Control) -> str:
@@ -127,20 +136,28 @@ def _answers(table: Table) -> list[Node]:
 
 def _levels(table: Table) -> list[str]:
     """What each level of a factor with more than two does where the failure was looked at."""
-    found = []
-    for factor in table.playbook.factors:
-        flips = {flip.setting.level: flip.run for flip in table.flips(factor.name)}
-        levels = table.levels(factor.name)
-        if len(levels) > 1 and flips:
-            present = table.origin(factor.name)[factor.name]
-            results = [
-                f"{level} {said(flips[level])} ({flips[level].trial.id})"
-                if level in flips
-                else f"{level} was not run"
-                for level in levels
-            ]
-            found.append(f"{factor.name}={present} fails, {', '.join(results)}")
-    return found
+    found = [
+        _levels_of(inquiry, factor.name)
+        for inquiry in table.inquiries
+        for factor in table.playbook.factors
+        if inquiry.flips(factor.name)
+    ]
+    return list(dict.fromkeys(line for line in found if line))
+
+
+def _levels_of(inquiry: Inquiry, factor: str) -> str:
+    flips = inquiry.listed(factor)
+    if len(flips) == 1:
+        return ""
+    present = inquiry.origin(factor)[factor]
+    return f"{factor}={present} fails, {', '.join(_level(inquiry.table, flip) for flip in flips)}"
+
+
+def _level(table: Table, flip: Flip) -> str:
+    """What is known of one level."""
+    if flip.answer is Answer.IMPOSSIBLE:
+        return f"{flip.setting.level} cannot be run ({bound(table.playbook, flip.configuration)})"
+    return f"{flip.setting.level} {f'{said(flip.run)} ({flip.run.trial.id})' if flip.runs else 'was not run'}"
 
 
 def _claims(playbook: Playbook, table: Table, results: Sequence[HypothesisResult]) -> list[Node]:
@@ -169,7 +186,7 @@ def _named(playbook: Playbook, name: str) -> tuple[str, ...]:
 def _advice(playbook: Playbook, table: Table, results: Sequence[HypothesisResult]) -> list[str]:
     """What heals, seen; and what the supported hypotheses advise."""
     said = []
-    for pair in table.pairs if established(table) else ():
+    for pair in table.pairs:
         passing = next(s.trial for s in table.settled if s.trial.id == pair.passing)
         healed = passing.configuration.differs(table.playbook.bad)
         said.append(f"{accused(healed)} heals it ({pair.passing}); what it costs was not measured")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from bisect_agent.errors import UsageError
 from bisect_agent.yamlmarks import Field, Mark, Problems
@@ -14,12 +14,35 @@ RESERVED = frozenset({"BISECT_AGENT_TAG"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|(KEYS?|TOKEN)(_|\d|$)", re.IGNORECASE)
+_SECRET_OPTION = re.compile(r"^--?([a-z0-9]+[-_])*(api[-_]?key|token|password|secret)$")
 _SWITCHES = frozenset({"", "0", "1", "true", "false", "on", "off", "yes", "no"})
 
 
 def looks_secret(name: str) -> bool:
     """Whether a variable of that name holds a secret: API_KEY does, MAX_TOKENS does not."""
     return _SECRET.search(name) is not None
+
+
+def refuse_secrets(arguments: Iterable[Field]) -> None:
+    """Note a problem with each secret that is written out among a program's arguments."""
+    before = ""
+    for argument in arguments:
+        text = argument.scalar() or ""
+        name, equals, value = text.partition("=")
+        if equals:
+            refuse_secrets_of(argument, name, [value])
+        elif not text.startswith("-"):
+            refuse_secrets_of(argument, before, [text])
+        before = text
+
+
+def refuse_secrets_of(field: Field, option: str, values: Iterable[str | None]) -> None:
+    """Note a problem at `field` if the option's values are secrets that are written out."""
+    if _SECRET_OPTION.search(option) and any(values):
+        field.refuse(
+            f"{option} looks like the option of a secret, and its value is written out",
+            'give it in the launch script, as "$API_KEY", and name that variable under `pass`',
+        )
 
 
 def references(value: str) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from bisect_agent.claims import HypothesisResult, assess, established, gap
+from bisect_agent.bounds import bound
+from bisect_agent.claims import HypothesisResult, assess, gap
 from bisect_agent.events import SCHEMA, Attempt, RunState, TrialPlanned
-from bisect_agent.evidence import Standing, Table, accused
+from bisect_agent.evidence import Answer, Boundary, Healing, Standing, Table, accused
 from bisect_agent.model import (
+    Command,
     Configuration,
     Evidence,
     Failed,
@@ -81,7 +83,7 @@ class Verdict(Frozen):
 def conclude(playbook: Playbook, state: RunState, version: str) -> Verdict:
     """The verdict of a run, from its journal alone."""
     table = Table(playbook, state.settled())
-    cause = established(table)
+    causes = table.causes
     results = tuple(assess(h, table) for h in playbook.hypotheses)
     symptom = _symptom(next((s for s in table.settled if table.fails(s)), None))
     leads = tuple(result for s in table.leads() if (result := _symptom(s)))
@@ -91,20 +93,20 @@ def conclude(playbook: Playbook, state: RunState, version: str) -> Verdict:
     stopped = state.concluded.stopped_by if state.concluded else StoppedBy.BUG
     detail = state.concluded.detail if state.concluded else ""
     return Verdict(
-        established=bool(cause),
-        cause=cause,
-        causes=(cause,) if cause else (),
+        established=bool(causes),
+        cause=causes[0] if causes else (),
+        causes=causes,
         symptom=symptom,
         leads=leads,
         hypotheses=results,
-        pairs=table.pairs if cause else (),
+        pairs=table.pairs,
         trials=tuple(
             _trial(planned, a, a.settled)
             for (name, _), a in state.attempts.items()
             if a.settled and (planned := state.planned.get(name))
         ),
         tree=grow(playbook, table, symptom, results, good_first, good_restored, unknown, stopped, detail),
-        confidence=_confidence(playbook, table),
+        confidence=_confidence(table),
         unknown=unknown,
         good_first=good_first,
         good_restored=good_restored,
@@ -161,6 +163,8 @@ def _good_first(playbook: Playbook, table: Table) -> Control:
 def _good_restored(playbook: Playbook, state: RunState, first: Control) -> Control:
     if playbook.restore == "none":
         return Control(ok=None, reason="the playbook says `restore: none`")
+    if isinstance(playbook.restore, Command):
+        return _brought_back(state)
     if first.ok is not True:
         return Control(ok=None, reason="`good` never worked in this run: there is nothing to restore")
     run = state.restored()
@@ -171,13 +175,27 @@ def _good_restored(playbook: Playbook, state: RunState, first: Control) -> Contr
     return Control(ok=ok, evidence=evidence_of(run), reason="it runs and answers" if ok else said(run))
 
 
+def _brought_back(state: RunState) -> Control:
+    """What came of the owners' own command."""
+    back = state.brought_back
+    if back is None and not (state.ended or state.attempts):
+        return Control(ok=None, reason="nothing was ended or started: there is nothing to restore")
+    if back is None:
+        return Control(ok=False, reason="the command of `restore` was not run")
+    return Control(ok=not back.wrong, reason=back.wrong or "the command of `restore` has brought it back")
+
+
 def _unknown(playbook: Playbook, table: Table, symptom: SymptomResult | None) -> tuple[str, ...]:
     """What the run does not show, so that nobody reads more into it."""
     if symptom is None:
         return ()
     factors = [*(s.factor for s in playbook.bad.differs(playbook.good)), *playbook.suspects]
     silent = {Standing.NEEDED, Standing.NOT_NEEDED}
-    gaps = [gap(f, table) for f in factors if table.standing(f) not in silent]
+    gaps = [gap(f, i) for i in table.inquiries for f in factors if i.standing(f) not in silent]
+    gaps += [
+        _unbounded(table, b) for i in table.inquiries for f in factors if (b := i.boundary(f)) and b.between
+    ]
+    gaps += [said for healing in table.healings() if (said := _another(table, healing))]
     if symptom.order == "not shown":
         gaps.append("which rank failed first: the log's stamps do not show it")
     voiceless = dict.fromkeys(name for run in table.settled for name in run.voiceless)
@@ -185,18 +203,59 @@ def _unknown(playbook: Playbook, table: Table, symptom: SymptomResult | None) ->
     untried = [f.name for f in playbook.factors if f.name not in factors]
     if untried:
         gaps.append(f"whether it needs {', '.join(untried)}: not among the suspects")
-    return tuple(gaps)
+    return tuple(dict.fromkeys(gaps))
 
 
-def _confidence(playbook: Playbook, table: Table) -> Confidence:
+def _unbounded(table: Table, found: Boundary) -> str:
+    """Between which levels of an ordered factor it stays open where the failure begins."""
+    factor = found.between[0].setting.factor
+    levels = ", ".join(f"{f.setting.level} {_silence(table, f.configuration)}" for f in found.between)
+    passes, fails = (Setting(factor=factor, level=level) for level in (found.heals, found.fails))
+    return f"where between {passes}, which passes, and {fails}, which fails, it begins: {levels}"
+
+
+def _another(table: Table, healing: Healing) -> str:
+    """What is not known of causes beside those found; of what nobody asked for, only what was seen."""
+    without, every = accused(healing.settings), table.playbook.every_cause
+    if healing.answer is Answer.FAILS:
+        more = "" if every else "; `causes: all` looks for it"
+        return f"another cause: with {without} it still fails{_trials(table, healing.configuration)}{more}"
+    if not every or healing.answer is Answer.HEALS:
+        return ""
+    return f"whether there is another cause: with {without} it {_silence(table, healing.configuration)}"
+
+
+def _silence(table: Table, configuration: Configuration) -> str:
+    """Why a configuration says nothing."""
+    match table.answer(configuration):
+        case Answer.NOT_RUN:
+            return "was not run"
+        case Answer.IMPOSSIBLE:
+            return f"cannot be run ({bound(table.playbook, configuration)})"
+        case Answer.OTHER:
+            return f"fails otherwise{_trials(table, configuration)}"
+        case _:
+            return f"did not resolve{_trials(table, configuration)}"
+
+
+def _trials(table: Table, configuration: Configuration) -> str:
+    return f" ({', '.join(run.trial.id for run in table.runs(configuration))})"
+
+
+def _confidence(table: Table) -> Confidence:
     failing = sum(table.fails(s) for s in table.settled)
     passing = sum(isinstance(s.outcome, Passed) for s in table.settled)
-    here = table.walk.here
-    name = "`bad`" if here == playbook.bad else f"`good` with {accused(here.differs(playbook.good))}"
-    again = sum(table.fails(s) for s in table.runs(here))
+    sides = "; ".join(_failed_again(table, inquiry.walk.here) for inquiry in table.inquiries)
     return Confidence(
         failing_runs=failing,
         passing_runs=passing,
-        statement=f"{name} failed the same way {again} times out of {len(table.runs(here))}; "
-        "each other side was run once, so a failure that comes and goes is not excluded",
+        statement=f"{sides}; each other side was run once, so a failure that comes and goes is not excluded",
     )
+
+
+def _failed_again(table: Table, failing: Configuration) -> str:
+    playbook, runs = table.playbook, table.runs(failing)
+    here = accused(failing.differs(playbook.good))
+    name = "`bad`" if failing == playbook.bad else f"`good` with {here}"
+    again = sum(table.fails(s) for s in runs)
+    return f"{name} failed the same way {again} times out of {len(runs)}"

@@ -75,11 +75,15 @@ START = Mark(1, 1)
 
 @dataclass(frozen=True)
 class ScalarNode:
-    """A word, number or text, as written. `plain` means that it stands without quotes."""
+    """A word, number or text, as written. `plain` means that it stands without quotes.
+
+    `block` means that its lines stand as they are, below the line of its mark.
+    """
 
     mark: Mark
     text: str
     plain: bool
+    block: bool = False
 
     @property
     def null(self) -> bool:
@@ -134,14 +138,16 @@ class Problems:
 # --- text → nodes -----------------------------------------------------------------------------------
 
 
-def parse(text: str, problems: Problems) -> Field:
-    """The one document of `text`.
+def parse(text: str, problems: Problems, *, what: str = "the playbook", begin: str = "playbook: 1") -> Field:
+    """The one document of `text`; `what` it is, and how such a file begins, is said where it is empty.
 
     Raises:
         PlaybookError: it is not YAML, or YAML with aliases, tags or several documents.
     """
     try:
         root = _document(YAML(typ="safe", pure=True).parse(text), problems)
+        if root is None:
+            problems.fail(START, f"{what} is empty", f"begin with: {begin}")
     except MarkedYAMLError as error:
         problems.fail(*_syntax(error))
     except ReaderError as error:
@@ -162,11 +168,11 @@ def _syntax(error: MarkedYAMLError) -> tuple[Mark, str, str]:
     )
 
 
-def _document(events: Iterator[Event], problems: Problems) -> Node:
-    """The first document; a second one is a mistake."""
+def _document(events: Iterator[Event], problems: Problems) -> Node | None:
+    """The first document, None where there is none; a second one is a mistake."""
     next(events)  # the stream starts
     if isinstance(next(events), StreamEndEvent):
-        problems.fail(START, "the playbook is empty", "begin with: playbook: 1")
+        return None
     root = _node(next(events), events, problems, 1)
     for event in events:
         if isinstance(event, DocumentStartEvent):
@@ -181,7 +187,7 @@ def _node(event: Event, events: Iterator[Event], problems: Problems, depth: int)
     _refuse_cleverness(event, mark, problems)
     match event:
         case ScalarEvent():
-            return ScalarNode(mark, event.value, plain=not event.style)
+            return ScalarNode(mark, event.value, plain=not event.style, block=event.style == "|")
         case SequenceStartEvent():
             return SequenceNode(mark, tuple(_items(events, problems, depth)))
         case MappingStartEvent():
@@ -283,6 +289,11 @@ class Field:
     def refuse_key(self, found: str, remedy: str) -> None:
         """Note a problem at the key."""
         self.problems.add(self.key, found, remedy)
+
+    def refuse_line(self, line: int, found: str, remedy: str) -> None:
+        """Note a problem at a line of the text, counted from 1."""
+        block = isinstance(self.node, ScalarNode) and self.node.block
+        self.problems.add(Mark(self.mark.line + line, 1) if block else self.mark, found, remedy)
 
     def wrong(self, wanted: str, remedy: str) -> None:
         """Note that the value is of another type."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bisect_agent.model import Configuration, Hypothesis, Playbook, Setting
 from tests.worlds import SYMPTOMS, Rule, World, playbook_of
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=25, deadline=None)
 """For properties that search whole worlds or write files; pytest-timeout says how long a test may take."""
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -47,12 +47,13 @@ def hypotheses(draw: st.DrawFn, factors: tuple[str, ...]) -> tuple[Hypothesis, .
 
 @st.composite
 def playbooks(draw: st.DrawFn) -> Playbook:
-    """Up to five factors of two or three levels; `bad` differs from `good` in one at least."""
+    """Up to five factors of two or three levels, some in order; `bad` differs from `good` in one at least."""
     names = NAMES[: draw(st.integers(1, len(NAMES)))]
     levels = {name: LEVELS[: draw(st.integers(2, 3))] for name in names}
     different = draw(st.sets(st.sampled_from(names), min_size=1))
     bad = {name: draw(st.sampled_from(levels[name][1:])) for name in sorted(different)}
-    return playbook_of(levels, bad, hypotheses=draw(hypotheses(names)))
+    ordered = " ".join(draw(st.frozensets(st.sampled_from(names), max_size=1)))
+    return playbook_of(levels, bad, hypotheses=draw(hypotheses(names)), ordered=ordered)
 
 
 def subsets(settings: tuple[Setting, ...], least: int = 1) -> st.SearchStrategy[frozenset[Setting]]:
@@ -67,9 +68,13 @@ def every_setting(playbook: Playbook) -> tuple[Setting, ...]:
 
 @st.composite
 def the_rule_of_bad(draw: st.DrawFn, playbook: Playbook) -> frozenset[Setting]:
-    """A conjunction of settings of `bad`, at least one of which `good` has otherwise."""
-    differences = draw(subsets(playbook.bad.differs(playbook.good)))
-    return differences | draw(subsets(playbook.bad.settings(), least=0))
+    """A conjunction of settings of `bad`, at least one of which `good` has otherwise.
+
+    An order that is the same in both has no level to change it to, and no part in it.
+    """
+    differences = playbook.bad.differs(playbook.good)
+    plain = [s for s in playbook.bad.settings() if s in differences or not playbook.factor(s.factor).ordered]
+    return draw(subsets(differences)) | draw(subsets(tuple(plain), least=0))
 
 
 @st.composite

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 
-from bisect_agent.claims import assess, established, gap, moves, predict
+from bisect_agent.claims import assess, gap, moves, predict
 from bisect_agent.evidence import Standing, Table
 from bisect_agent.lifecycle import HYPOTHESIS, initial, move
 from bisect_agent.model import Hypothesis, Prediction, State, StoppedBy
@@ -49,6 +49,41 @@ def test_every_claim_predicts_that_good_works_and_bad_fails() -> None:
     """Else it would be no claim about this failure."""
     both = [{predict(h, PLAYBOOK, c) for h in PLAYBOOK.hypotheses} for c in (PLAYBOOK.good, PLAYBOOK.bad)]
     assert [{"passes"}, {"fails"}] == both
+
+
+@pytest.mark.parametrize(("level", "expected"), [("v0", "passes"), ("v1", "nothing"), ("v3", "fails")])
+def test_no_claim_says_where_along_an_order_it_begins(level: str, expected: Prediction) -> None:
+    """That the failure needs the version: at good's it is gone, at bad's there; between, nothing is said."""
+    levels = {"v": ("v0", "v1", "v2", "v3")}
+    playbook = playbook_of(levels, {"v": "v3"}, ordered="v")
+    changed = playbook.bad.replace([setting(f"v={level}")])
+    assert expected == predict(claim("version", "v"), playbook, changed)
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "expected"),
+    [
+        (claim("first", "b"), State.SUPPORTED),
+        (claim("second", "a"), State.SUPPORTED),
+        (claim("without", "a", "b"), State.SUPPORTED),
+        (claim("both", "a b"), State.REFUTED),
+        (claim("neither", "c"), State.REFUTED),
+    ],
+)
+def test_a_claim_that_is_true_of_any_cause_is_supported(hypothesis: Hypothesis, expected: State) -> None:
+    """And refuted is what is false of all of them."""
+    playbook = playbook_of(dict.fromkeys("abc", "01"), dict.fromkeys("abc", "1"), every_cause=True)
+    world = World(tuple(Rule(frozenset({setting(x)})) for x in ("a=1", "b=1")))
+    table = Table(playbook, play(playbook, world).settled)
+    assert (2, expected) == (len(table.causes), assess(hypothesis, table).state)
+
+
+def test_what_is_refuted_of_one_cause_is_open_while_another_is_looked_for() -> None:
+    """`a` is not needed for the first; whether the second is it, the next trials say."""
+    playbook = playbook_of(dict.fromkeys("ab", "01"), dict.fromkeys("ab", "1"), every_cause=True)
+    settled = play(playbook, World(tuple(Rule(frozenset({setting(x)})) for x in ("a=1", "b=1")))).settled
+    states = [assess(claim("second", "a"), Table(playbook, settled[:n])).state for n in (3, 5, 6)]
+    assert [State.REFUTED, State.UNDECIDED, State.SUPPORTED] == states
 
 
 def test_the_incident_supports_one_claim_and_refutes_the_others() -> None:
@@ -100,7 +135,7 @@ def test_a_claim_with_a_role_that_nobody_plays_stays_undecided() -> None:
 def test_the_gap_is_told_in_a_sentence(world: World, expected: str) -> None:
     """What is missing, and in which trial; the claim that needs it is not supported."""
     table = searched(world)
-    assert expected == gap("kernel", table)
+    assert expected == gap("kernel", table.inquiry)
     assert State.UNDECIDED is assess(WIDE, table).state
 
 
@@ -112,7 +147,7 @@ def test_closed_pairs_are_no_cause_before_they_are_seen_to_be_enough() -> None:
     early = [s for s in play(playbook, world).settled if s.trial.id <= "t06"]
     again = early[1].trial.model_copy(update={"id": "t07", "replicate": 2})
     table = Table(playbook, (*early, world.settle(playbook, again)))
-    assert (playbook.bad, 1, ()) == (table.walk.here, len(table.pairs), established(table))
+    assert (playbook.bad, 1, ()) == (table.inquiry.walk.here, len(table.inquiry.pairs), table.inquiry.cause)
 
 
 @FEW
@@ -120,10 +155,10 @@ def test_closed_pairs_are_no_cause_before_they_are_seen_to_be_enough() -> None:
 def test_a_supported_claim_is_true_of_the_cause(case: Case) -> None:
     """All it involves is accused, nothing it excludes is, and all it excludes was seen to change."""
     table = Table(case.playbook, play(case.playbook, case.world).settled)
-    cause = {s.factor for s in established(table)}
+    cause = {s.factor for s in table.inquiry.cause}
     supported = [h for h in case.playbook.hypotheses if assess(h, table).state is State.SUPPORTED]
     assert [] == [h.id for h in supported if not set(h.involves) <= cause or set(h.excludes) & cause]
-    assert {Standing.NOT_NEEDED} >= {table.standing(f) for h in supported for f in h.excludes}
+    assert {Standing.NOT_NEEDED} >= {table.inquiry.standing(f) for h in supported for f in h.excludes}
 
 
 @FEW
@@ -131,7 +166,7 @@ def test_a_supported_claim_is_true_of_the_cause(case: Case) -> None:
 def test_a_refuted_claim_is_false(case: Case) -> None:
     """By the world's own truth: a fact speaks against it, or the failure does not need what it says."""
     table = Table(case.playbook, play(case.playbook, case.world).settled)
-    needed = {f.name for f in case.playbook.factors if table.standing(f.name) is Standing.NEEDED}
+    needed = {f.name for f in case.playbook.factors if table.inquiry.standing(f.name) is Standing.NEEDED}
     refuted = [h for h in case.playbook.hypotheses if assess(h, table).state is State.REFUTED]
     wrong = [h for h in refuted if h.id not in case.world.facts]
     assert [] == [h.id for h in wrong if set(h.involves) <= needed and not set(h.excludes) & needed]

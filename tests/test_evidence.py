@@ -84,7 +84,7 @@ def test_runs_that_contradict_each_other_say_nothing(outcomes: list[Outcome], ex
 )
 def test_a_factor_stands_as_its_flips_show(runs: list[Settled], expected: Standing) -> None:
     """What heals is needed; what fails the same must be witnessed; all else says nothing (rules 4, 5)."""
-    assert expected is table(*runs).standing("kernel")
+    assert expected is table(*runs).inquiry.standing("kernel")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,9 @@ def test_a_group_that_passes_accuses_nobody(runs: tuple[Outcome, ...], expected:
     flip = BAD.replace([STOCK])
     group = Trial(id="t03", parent="t02", change=Group(group=(STOCK,)), configuration=flip)
     passed = Settled(trial=group, attempt=1, outcome=PASS)
-    assert expected is table(passed, *(run("t04", flip, outcome) for outcome in runs)).standing("kernel")
+    assert expected is table(passed, *(run("t04", flip, outcome) for outcome in runs)).inquiry.standing(
+        "kernel"
+    )
 
 
 def test_a_change_that_its_group_contradicts_says_nothing() -> None:
@@ -104,40 +106,40 @@ def test_a_change_that_its_group_contradicts_says_nothing() -> None:
     group = Trial(id="t03", parent="t02", change=Group(group=(STOCK,)), configuration=flip)
     failed = Settled(trial=group, attempt=1, outcome=BOOM)
     found = table(failed, run("t04", flip, PASS))
-    assert (Standing.OTHER_FAILURE, "t02") == (found.standing("kernel"), found.first(BAD).trial.id)
+    assert (Standing.OTHER_FAILURE, "t02") == (found.inquiry.standing("kernel"), found.first(BAD).trial.id)
     assert failed == found.wavering()
 
 
 def test_levels_to_flip_to_begin_with_the_level_of_good() -> None:
     """A difference is first set as in good; a suspect has no such level."""
     playbook = playbook_of({"a": "012", "b": "012"}, {"a": "2"}, good={"a": "1"})
-    assert [("1", "0"), ("1", "2")] == [Table(playbook, ()).levels(factor) for factor in "ab"]
+    assert [("1", "0"), ("1", "2")] == [Table(playbook, ()).levels(playbook.bad, factor) for factor in "ab"]
 
 
 def test_a_pair_needs_the_failure_again() -> None:
     """Failing, passing, failing again, in that order (rule 8)."""
     healed = run("t03", BAD.replace([STOCK]), PASS)
-    assert () == table(healed).pairs
+    assert () == table(healed).inquiry.pairs
     assert (Pair(setting=setting("kernel=mma"), failing="t02", passing="t03", again="t04"),) == table(
         healed, run("t04", BAD, BOOM)
-    ).pairs
+    ).inquiry.pairs
 
 
 def test_a_failure_before_the_passing_trial_closes_no_pair() -> None:
     """That it came back is seen only afterwards."""
-    assert () == table(run("t03", BAD, BOOM), run("t04", BAD.replace([STOCK]), PASS)).pairs
+    assert () == table(run("t03", BAD, BOOM), run("t04", BAD.replace([STOCK]), PASS)).inquiry.pairs
 
 
 @pytest.mark.parametrize("again", [PASS, BANG, LOST])
 def test_a_bad_that_does_not_fail_the_same_closes_no_pair(again: Outcome) -> None:
     """Whatever else `bad` does the second time, nothing is accused."""
-    assert () == table(run("t03", BAD.replace([STOCK]), PASS), run("t04", BAD, again)).pairs
+    assert () == table(run("t03", BAD.replace([STOCK]), PASS), run("t04", BAD, again)).inquiry.pairs
 
 
 def test_good_itself_is_the_other_side_where_one_factor_differs() -> None:
     """`good` passed before `bad` failed; then `bad` fails again."""
     good = Settled(trial=Trial(id="t01", control="good", configuration=GOOD), attempt=1, outcome=PASS)
-    pairs = Table(PLAYBOOK, (good, run("t02", BAD, BOOM), run("t03", BAD, BOOM))).pairs
+    pairs = Table(PLAYBOOK, (good, run("t02", BAD, BOOM), run("t03", BAD, BOOM))).inquiry.pairs
     assert [("t02", "t01", "t03")] == [(p.failing, p.passing, p.again) for p in pairs]
 
 
@@ -149,6 +151,32 @@ def test_other_failures_are_leads() -> None:
 def test_the_first_failure_of_bad_is_the_one_under_investigation() -> None:
     """Whatever comes later is held against it."""
     assert BOOM.symptom == table(run("t03", BAD, BANG)).symptom
+
+
+def test_a_level_that_this_version_is_known_to_read_votes() -> None:
+    """Without a line that shows it: that the stack reads the name is known (rule 4)."""
+    flip = run("t03", BAD.replace([STOCK]), BOOM).model_copy(update={"applied": {"kernel": Applied.READ}})
+    assert Standing.NOT_NEEDED is table(flip).inquiry.standing("kernel")
+
+
+BOUND = playbook_of({"a": "01", "b": "012"}, {"a": "1", "b": "1"}, requires={"b=1": "a=1", "b=2": "a=1"})
+
+
+def test_what_bounds_forbid_is_no_open_question() -> None:
+    """Nor an answer of the stack: it is never run."""
+    bad = Trial(id="t02", control="bad", configuration=BOUND.bad)
+    found = Table(BOUND, (Settled(trial=bad, attempt=1, outcome=BOOM),))
+    flip = BOUND.bad.replace([setting("a=0")])
+    assert (Answer.IMPOSSIBLE, False) == (found.answer(flip), found.open(flip))
+    assert (Standing.BOUND, None) == (found.inquiry.standing("a"), found.inquiry.untried("a"))
+    assert ("b=1 requires a=1",) == found.inquiry.bounds("a")
+
+
+def test_an_order_has_the_levels_between_good_and_the_present_one() -> None:
+    """From good's side, whichever way that is."""
+    levels, sides = {"v": "01234"}, [("1", "4"), ("4", "1")]
+    books = [playbook_of(levels, {"v": bad}, good={"v": good}, ordered="v") for good, bad in sides]
+    assert [("1", "2", "3"), ("4", "3", "2")] == [Table(b, ()).levels(b.bad, "v") for b in books]
 
 
 def test_settings_are_written_as_a_product() -> None:

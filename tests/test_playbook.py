@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bisect_agent import playbook
+from bisect_agent import codefiles, playbook
 from bisect_agent.errors import PlaybookError, Problem, UsageError
 from bisect_agent.model import Configuration, EnvFactor, Kind, Limits, LogWitness, Playbook, Role
 
@@ -137,8 +137,8 @@ def test_a_playbook_that_a_shared_group_can_write_is_refused(tmp_path: Path) -> 
     path = saved(tmp_path, JOB)
     seen = list(path.stat())
     seen[stat.ST_MODE], seen[stat.ST_GID] = 0o100664, UNKNOWN_GROUP
-    with pytest.raises(playbook._UnusableFileError, match="can be written by others"):
-        playbook._check_status(path, os.stat_result(seen))
+    with pytest.raises(codefiles.UnusableFile, match="can be written by others"):
+        codefiles._check_status(path, os.stat_result(seen))
 
 
 def test_a_launch_file_that_others_can_write_is_refused(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bisect_agent import search
-from bisect_agent.claims import assess, established, gap
-from bisect_agent.evidence import Standing, Table
+from bisect_agent.claims import assess, gap
+from bisect_agent.evidence import Answer, Standing, Table
 from bisect_agent.model import (
     Configuration,
     Failed,
@@ -34,8 +34,7 @@ CAPACITIES = st.integers(1, 3)
 
 def flipped(table: Table, factor: str) -> list[Configuration]:
     """The failing configuration with each other level of a factor."""
-    levels = table.levels(factor)
-    return [table.walk.here.replace([Setting(factor=factor, level=level)]) for level in levels]
+    return [flip.configuration for flip in table.flips(table.inquiry.walk.here, factor)]
 
 
 def changed(trial: Trial, trials: dict[str, Settled]) -> set[str]:
@@ -119,7 +118,7 @@ def test_every_accused_setting_has_a_pair_of_its_own(case: Case, capacity: int, 
     played = play(case.playbook, case.world, capacity, landing)
     table, trials = Table(case.playbook, played.settled), played.trials
     place = {s.trial.id: n for n, s in enumerate(played.settled)}
-    cause = established(table)
+    cause = table.inquiry.cause
     pairs = table.pairs if cause else ()
     assert (played.finished.by is StoppedBy.CAUSE) == bool(cause)
     assert cause == tuple(pair.setting for pair in pairs)
@@ -139,7 +138,7 @@ def test_the_failing_side_fails_again_after_the_last_passing_trial(
     """One run closes all pairs, so it comes after all of them (rule 8)."""
     played = play(case.playbook, case.world, capacity, landing)
     if played.finished.by is StoppedBy.CAUSE:
-        failing = Table(case.playbook, played.settled).walk.here
+        failing = Table(case.playbook, played.settled).inquiry.walk.here
         assert failing == played.settled[-1].trial.configuration
 
 
@@ -148,7 +147,7 @@ def test_the_failing_side_fails_again_after_the_last_passing_trial(
 def test_a_conjunction_is_found_exactly(case: Case, capacity: int, landing: Random) -> None:
     """Where the failure needs each of some settings, these are the cause, no more and no less."""
     played = play(case.playbook, case.world, capacity, landing)
-    cause = established(Table(case.playbook, played.settled))
+    cause = Table(case.playbook, played.settled).inquiry.cause
     assert (StoppedBy.CAUSE, case.world.rules[0].needs) == (played.finished.by, frozenset(cause))
 
 
@@ -158,7 +157,7 @@ def test_nothing_is_accused_wrongly(case: Case, capacity: int, landing: Random) 
     """In any world: `good` with the cause fails as `bad` does; without any one of it the failure is gone."""
     played = play(case.playbook, case.world, capacity, landing)
     table, truth = Table(case.playbook, played.settled), case.world.symptom
-    cause, bad = established(table), case.playbook.bad
+    cause, bad = table.inquiry.cause, case.playbook.bad
     if cause:
         assert truth(bad) == truth(case.playbook.good.replace(cause))
         assert [] == [s for s in cause if None not in map(truth, flipped(table, s.factor))]
@@ -172,7 +171,7 @@ def test_a_level_that_does_not_show_is_never_not_needed(case: Case) -> None:
     table = Table(case.playbook, played.settled)
     unseen = case.world.silent | case.world.stubborn
     supported = [h for h in case.playbook.hypotheses if assess(h, table).state is State.SUPPORTED]
-    assert [] == [f for f in unseen if table.standing(f) is Standing.NOT_NEEDED]
+    assert [] == [f for f in unseen if table.inquiry.standing(f) is Standing.NOT_NEEDED]
     assert [] == [h.id for h in supported if set(h.excludes) & unseen]
 
 
@@ -217,7 +216,7 @@ def verdict(
     played = play(playbook, world, capacity, landing)
     table = Table(playbook, played.settled)
     states = {h.id: assess(h, table).state for h in playbook.hypotheses}
-    return played.finished.by, frozenset(established(table)), states
+    return played.finished.by, frozenset(table.inquiry.cause), states
 
 
 # --- examples a person can follow -------------------------------------------------------------------
@@ -329,12 +328,12 @@ def test_where_it_then_fails_otherwise_nothing_is_established() -> None:
     boom, bang = ways("a=1 b=1").rules[0], [replace(r, symptom="bang") for r in ways("a=1", "b=1").rules]
     played = play(playbook, World((boom, *bang)))
     table = Table(playbook, played.settled)
-    assert (StoppedBy.NO_CAUSE, ()) == (played.finished.by, established(table))
+    assert (StoppedBy.NO_CAUSE, ()) == (played.finished.by, table.inquiry.cause)
     assert "no single change from `bad` heals, nor one from t05, which is nearer to `good`" == (
         played.finished.detail
     )
-    assert [Standing.OTHER_FAILURE] * 2 == [table.standing(factor) for factor in "ab"]
-    assert "with a changed from t05 it fails otherwise (t06)" == gap("a", table)
+    assert [Standing.OTHER_FAILURE] * 2 == [table.inquiry.standing(factor) for factor in "ab"]
+    assert "with a changed from t05 it fails otherwise (t06)" == gap("a", table.inquiry)
 
 
 def test_a_configuration_that_wavers_is_not_believed() -> None:
@@ -349,7 +348,7 @@ def test_a_configuration_that_wavers_is_not_believed() -> None:
         )
         == step
     )
-    assert () == established(Table(playbook, (*settled[:-1], passed)))
+    assert () == Table(playbook, (*settled[:-1], passed)).causes
 
 
 def loses(number: int, world: World, playbook: Playbook = ALL) -> tuple[int, StoppedBy, set[Setting]]:
@@ -360,7 +359,7 @@ def loses(number: int, world: World, playbook: Playbook = ALL) -> tuple[int, Sto
         lost = Unresolved(reason=Reason.UNREACHABLE, detail="no answer")
         spoilt = Settled(trial=trial, attempt=3, outcome=lost)
         settled.append(spoilt if len(settled) + 1 == number else world.settle(playbook, trial))
-    return len(settled), step.by, set(established(Table(playbook, settled)))
+    return len(settled), step.by, set(Table(playbook, settled).inquiry.cause)
 
 
 @pytest.mark.parametrize(("number", "trials"), [(3, 8), (4, 8), (5, 8), (6, 9), (7, 9), (8, 9)])
@@ -379,7 +378,9 @@ def test_no_lost_trial_of_a_walk_costs_the_cause(number: int) -> None:
 def test_what_was_walked_over_is_not_needed() -> None:
     """Each in the configuration in which it was set as in good, also after more such steps."""
     table = Table(ALL, play(ALL, ways("a=1", "b=1", "c=1", "d=1")).settled)
-    assert [*[Standing.NOT_NEEDED] * 3, Standing.NEEDED] == [table.standing(factor) for factor in "abcd"]
+    assert [*[Standing.NOT_NEEDED] * 3, Standing.NEEDED] == [
+        table.inquiry.standing(factor) for factor in "abcd"
+    ]
 
 
 def test_a_third_level_that_heals_accuses_at_the_end_of_a_walk_too() -> None:
@@ -387,6 +388,164 @@ def test_a_third_level_that_heals_accuses_at_the_end_of_a_walk_too() -> None:
     playbook = playbook_of({"a": "012", "b": "01", "c": "01"}, dict.fromkeys("abc", "1"))
     world = ways("a=0 b=1", "a=0 c=1", "a=1 b=1", "a=1 c=1")
     assert frozenset({setting("a=1"), setting("c=1")}) == verdict(playbook, world)[1]
+
+
+# --- an order -----------------------------------------------------------------------------------------
+
+VERSIONS = [f"v{number}" for number in range(8)]
+
+
+def since(first: int, last: int = 8, *others: str) -> World:
+    """The failure begins at a version, and needs some settings besides."""
+    return ways(*(" ".join((f"v=v{number}", *others)) for number in range(first, last)))
+
+
+def test_versions_are_halved_to_the_first_that_fails() -> None:
+    """`good` passed at the first of eight; three runs find the boundary, and one confirms it."""
+    playbook = playbook_of({"v": VERSIONS}, {"v": "v7"}, ordered="v")
+    assert ["t02: v=v3", "t02: v=v1", "t02: v=v2", "t02: v=v3"] == walked(since(3), playbook)
+    table = Table(playbook, play(playbook, since(3)).settled)
+    assert [("v=v3", "t03", "t05", "t06")] == [
+        (str(p.setting), p.failing, p.passing, p.again) for p in table.pairs
+    ]
+
+
+def test_an_order_is_halved_from_its_other_end_too() -> None:
+    """An old version fails, and a later one is good: the last that fails is the one next to good's side."""
+    playbook = playbook_of({"v": VERSIONS}, {"v": "v1"}, good={"v": "v6"}, ordered="v")
+    assert frozenset({setting("v=v3")}) == verdict(playbook, since(0, 4))[1]
+
+
+def test_the_rest_is_changed_at_the_first_failing_level() -> None:
+    """The order is halved first, with the others as in `bad`; each pair of the cause is at what it finds."""
+    playbook = playbook_of({"v": VERSIONS[:4], "a": "01", "b": "01"}, {"v": "v3", "a": "1"}, ordered="v")
+    first, halves = ["t02: v=v0"], ["t02: v=v1", "t02: v=v2"]
+    assert [*first, *halves, "t05: a=0", "t05: b=1", "t02: v=v2"] == walked(since(2, 4, "a=1"), playbook)
+    assert (StoppedBy.CAUSE, "v=v2 × a=1 is needed and enough") == stopped(playbook, since(2, 4, "a=1"))
+
+
+def test_a_version_that_cannot_be_tested_is_stepped_around() -> None:
+    """The levels beside it are tried, and the boundary lies between the two that speak."""
+    playbook = playbook_of({"v": VERSIONS}, {"v": "v7"}, ordered="v")
+    world = replace(since(3), untestable=frozenset(map(setting, ("v=v3", "v=v2"))))
+    table = Table(playbook, play(playbook, world).settled)
+    boundary = table.inquiry.boundary("v")
+    assert boundary
+    assert ("v1", "v4", ["v2", "v3"]) == (
+        boundary.heals,
+        boundary.fails,
+        [flip.setting.level for flip in boundary.between],
+    )
+    assert frozenset({setting("v=v4")}) == verdict(playbook, world)[1]
+
+
+def test_a_version_that_fails_otherwise_says_nothing_of_the_boundary() -> None:
+    """It is a lead, and the search goes around it."""
+    playbook = playbook_of({"v": VERSIONS[:4]}, {"v": "v3"}, ordered="v")
+    world = World((Rule(frozenset({setting("v=v1")}), "bang"), *since(2, 4).rules))
+    table = Table(playbook, play(playbook, world).settled)
+    assert (((setting("v=v2"),),), ["v=v1"]) == (table.causes, [s.trial.label for s in table.leads()])
+
+
+def test_an_order_that_is_the_same_in_both_is_left_alone() -> None:
+    """No level lies between; that nothing is known of it is said."""
+    playbook = playbook_of({"a": "01", "v": VERSIONS}, {"a": "1"}, ordered="v")
+    played = play(playbook, ways("a=1"))
+    assert {"v0"} == {t.configuration["v"] for t in played.planned}
+    assert gap("v", Table(playbook, played.settled).inquiry).startswith("v was not changed in any trial: its")
+
+
+# --- bounds -------------------------------------------------------------------------------------------
+
+
+def test_what_a_level_requires_is_changed_after_it() -> None:
+    """`a` cannot go while `b` needs it; where `b` is gone, `a` can be asked."""
+    playbook = playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"}, requires={"b=1": "a=1"})
+    assert ["t02: b=0", "t02: b=0"] == walked(ways("a=1"), playbook)
+    assert (StoppedBy.CAUSE, "a=1 is needed and enough") == stopped(playbook, ways("a=1"))
+
+
+def test_what_no_run_can_tell_apart_is_neither_accused_nor_cleared() -> None:
+    """`b` needs `a`: without `a` nothing can be run, so nobody knows whether `b` alone would fail."""
+    claims = (claim("alone", "b", "a"), claim("both", "a b"))
+    playbook = playbook_of(
+        {"a": "01", "b": "01", "c": "01"},
+        dict.fromkeys("abc", "1"),
+        requires={"b=1": "a=1"},
+        hypotheses=claims,
+    )
+    world = ways("b=1")
+    table = Table(playbook, play(playbook, world).settled)
+    assert (StoppedBy.CAUSE, "b=1 is needed and enough") == stopped(playbook, world)
+    assert [Standing.BOUND, Standing.NEEDED] == [table.inquiry.standing(f) for f in "ab"]
+    assert "whether b=1 is enough without a=1 cannot be run: b=1 requires a=1" == gap("a", table.inquiry)
+    assert {State.UNDECIDED} == set(verdict(playbook, world)[2].values())
+
+
+def test_a_group_is_as_large_as_the_bounds_allow() -> None:
+    """`b` must stay where `a` is; `c` goes only together with `d`."""
+    playbook = playbook_of(
+        dict.fromkeys("abcd", "01"), dict.fromkeys("abcd", "1"), excludes={"a=1": "b=0", "c=0": "d=1"}
+    )
+    played = play(playbook, ways("a=1"))
+    assert ["c=0,d=0"] == [t.label for t in played.planned if isinstance(t.change, Group)]
+
+
+def test_two_that_only_go_together_stay_unknown() -> None:
+    """Neither can be changed alone, so neither is accused."""
+    playbook = playbook_of(
+        {"a": "01", "b": "01"}, {"a": "1", "b": "1"}, requires={"a=1": "b=1", "b=1": "a=1"}
+    )
+    played = play(playbook, ways("a=1"))
+    inquiry = Table(playbook, played.settled).inquiry
+    assert (StoppedBy.NO_CAUSE, 2) == (played.finished.by, len(played.planned))
+    assert "b could not be changed: a=1 requires b=1" == gap("b", inquiry)
+
+
+# --- every cause --------------------------------------------------------------------------------------
+
+
+def every(playbook: Playbook) -> Playbook:
+    """The same, asking for every cause."""
+    return playbook.model_copy(update={"every_cause": True})
+
+
+def test_what_still_fails_without_the_first_cause_has_another() -> None:
+    """`b` is found without `a`; without `b` it still fails, and that needs `a`: each has its own pair."""
+    playbook = every(playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"}))
+    world = ways("a=1", "b=1")
+    assert ["t02: a=0", "t02: b=0", "t02: a=0", "t02: b=0"] == walked(world, playbook)
+    table = Table(playbook, play(playbook, world).settled)
+    assert ((setting("b=1"),), (setting("a=1"),)) == table.causes
+    assert [("b=1", "t03", "t01", "t05"), ("a=1", "t04", "t01", "t06")] == [
+        (str(p.setting), p.failing, p.passing, p.again) for p in table.pairs
+    ]
+
+
+def test_causes_that_share_a_setting_are_all_found() -> None:
+    """Each smallest choice of one setting of each is healed in turn, until all of that works."""
+    table = Table(every(ALL), play(every(ALL), ways("a=1 b=1", "a=1 c=1", "b=1 c=1")).settled)
+    assert {frozenset(map(setting, way.split())) for way in ("a=1 b=1", "a=1 c=1", "b=1 c=1")} == set(
+        map(frozenset, table.causes)
+    )
+    assert [] == [h for h in table.healings() if h.answer is not Answer.HEALS]
+
+
+def test_one_cause_that_every_change_heals_costs_no_more_where_all_are_asked_for() -> None:
+    """Each of its settings alone was seen to heal `bad`: nothing is left to look for."""
+    world = ways("a=1 b=1")
+    assert play(ALL, world).planned == play(every(ALL), world).planned
+
+
+def test_a_cause_that_cannot_be_proven_is_said_to_be_there() -> None:
+    """Without `b` it still fails, and fails otherwise at each change: one cause, and more to find."""
+    playbook = every(playbook_of({"a": "01", "b": "01", "c": "01"}, dict.fromkeys("abc", "1")))
+    bang = [replace(r, symptom="bang") for r in ways("a=1 b=0 c=0", "a=0 b=0 c=1").rules]
+    finished = play(playbook, World((*bang, *ways("a=1 b=0", "c=1 b=0", "b=1").rules))).finished
+    assert (StoppedBy.CAUSE, True) == (
+        finished.by,
+        finished.detail.startswith("b=1 is needed and enough; of"),
+    )
 
 
 def test_what_is_not_needed_goes_at_once() -> None:
@@ -420,4 +579,4 @@ def test_a_lost_flip_is_left_out() -> None:
     lost = INCIDENT.bad.replace([setting("kernel=stock")])
     played = play(INCIDENT, World((CLASH,), lost=frozenset({lost})))
     table = Table(INCIDENT, played.settled)
-    assert (StoppedBy.CAUSE, Standing.UNRESOLVED) == (played.finished.by, table.standing("kernel"))
+    assert (StoppedBy.CAUSE, Standing.UNRESOLVED) == (played.finished.by, table.inquiry.standing("kernel"))

@@ -204,7 +204,7 @@ def test_the_size_and_the_lines_are_counted() -> None:
             None,
             "misc/utils.cc:7 NCCL WARN x",
         ),
-        ("node0:123:456 [3] NCCL INFO x", "node0/GPU3", None, None, "NCCL INFO x"),
+        ("node0:123:456 [3] NCCL INFO x", "node0/GPU3", None, "INFO", "NCCL INFO x"),
         ("2026-06-17T23:46:56.5Z x", None, 1781740016.5, None, "x"),
         ("2026-06-17 23:46:56,500 - app - WARNING - x", None, 1781740016.5, "WARNING", "- app - WARNING - x"),
         ("/x.py:3: UserWarning: x", None, None, "WARNING", "/x.py:3: UserWarning: x"),

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from bisect_agent.claims import assess, established
+from bisect_agent.claims import assess
 from bisect_agent.events import Launching, TrialPlanned
 from bisect_agent.evidence import Standing, Table
 from bisect_agent.model import (
@@ -30,7 +30,7 @@ from bisect_agent.verdict import Verdict
 from bisect_agent.verify import verify
 from tests.fakes import Behaviour, Lab, Stack, stack_of
 from tests.strategies import Case
-from tests.worlds import HANGS, SYMPTOMS, Played, Rule, World, claim, play, playbook_of
+from tests.worlds import HANGS, SYMPTOMS, Played, Rule, World, bounds_of, claim, play, playbook_of
 
 # --- worlds by chance -------------------------------------------------------------------------------
 
@@ -51,6 +51,62 @@ def a_playbook(dice: Random, most: int = len(FACTORS)) -> Playbook:
     different = dice.sample(names, dice.randint(1, len(names)))
     bad = {name: dice.choice(levels[name][1:]) for name in sorted(different)}
     return playbook_of(levels, bad, hypotheses=[a_claim(dice, f"h{n}", names) for n in range(2)])
+
+
+def an_ordered_playbook(dice: Random, most: int = len(FACTORS)) -> Playbook:
+    """A factor of up to twelve levels in an order, with `good` and `bad` anywhere along it; and others."""
+    others = FACTORS[: dice.randint(0, min(3, most - 1))]
+    versions = [f"v{number}" for number in range(dice.randint(2, 12))]
+    levels = {**{name: LEVELS[: dice.randint(2, 3)] for name in others}, "v": versions}
+    good, bad = dice.sample(versions, 2)
+    different = {name: dice.choice(levels[name][1:]) for name in others if dice.random() < 0.6}
+    claims = [a_claim(dice, f"h{n}", f"{others}v") for n in range(2)]
+    return playbook_of(levels, {**different, "v": bad}, good={"v": good}, ordered="v", hypotheses=claims)
+
+
+def bounded(dice: Random, playbook: Playbook) -> Playbook:
+    """The same, where some levels require or exclude others; `good` and `bad` stay possible."""
+    while True:
+        requires, excludes = (
+            dict(bound for _ in range(dice.randint(0, 2)) if (bound := a_bound(dice, playbook)))
+            for _ in range(2)
+        )
+        factors = tuple(
+            f.model_copy(
+                update={
+                    "requires": bounds_of(f.name, requires),
+                    "excludes": bounds_of(f.name, excludes),
+                }
+            )
+            for f in playbook.factors
+        )
+        found = playbook.model_copy(update={"factors": factors})
+        if found.possible(found.good) and found.possible(found.bad):
+            return found
+
+
+def a_bound(dice: Random, playbook: Playbook) -> tuple[str, str] | None:
+    """A setting, and one of another factor that it has to do with."""
+    if len(playbook.factors) == 1:
+        return None
+    one, other = dice.sample(playbook.factors, 2)
+    return f"{one.name}={dice.choice(list(one.levels))}", f"{other.name}={dice.choice(list(other.levels))}"
+
+
+def a_bounded_playbook(dice: Random, most: int = len(FACTORS)) -> Playbook:
+    """One whose levels have bounds."""
+    return bounded(dice, a_playbook(dice, most))
+
+
+def a_thorough_playbook(dice: Random, most: int = len(FACTORS)) -> Playbook:
+    """One that asks for every cause."""
+    return a_playbook(dice, most).model_copy(update={"every_cause": True})
+
+
+def any_playbook(dice: Random, most: int = len(FACTORS)) -> Playbook:
+    """One with all of it: an order, bounds, every cause."""
+    playbook = bounded(dice, dice.choice((a_playbook, an_ordered_playbook))(dice, most))
+    return playbook.model_copy(update={"every_cause": True})
 
 
 def a_claim(dice: Random, name: str, factors: str) -> Hypothesis:
@@ -79,6 +135,29 @@ def conjunction(dice: Random, playbook: Playbook) -> World:
 def redundant(dice: Random, playbook: Playbook) -> World:
     """Any monotone condition over settings of `bad`: several conjunctions, each of which is enough."""
     return World(tuple(a_way_of_bad(dice, playbook) for _ in range(dice.randint(2, 4))))
+
+
+def along(dice: Random, playbook: Playbook) -> World:
+    """The failure needs some level of an order or a later one, and other settings; some cannot be tested."""
+    levels = versions(playbook)
+    first = dice.randint(1, len(levels) - 1)
+    others = some(dice, [s for s in playbook.bad.settings() if s.factor != "v"], 0, 2)
+    ways = (Rule(others | {Setting(factor="v", level=level)}) for level in levels[first:])
+    between = [Setting(factor="v", level=level) for level in levels[1:-1]]
+    return World(tuple(ways), untestable=some(dice, between, 0, dice.choice((0, 0, 4))))
+
+
+def versions(playbook: Playbook) -> list[str]:
+    """The levels of the ordered factor, from that of `good` to that of `bad`."""
+    levels = list(playbook.factor("v").levels)
+    first, last = (levels.index(side["v"]) for side in (playbook.good, playbook.bad))
+    return levels[first : last + 1] if first < last else levels[last : first + 1][::-1]
+
+
+def several(dice: Random, playbook: Playbook) -> World:
+    """Several conjunctions of differences, each of which is enough."""
+    differences = playbook.bad.differs(playbook.good)
+    return World(tuple(Rule(some(dice, differences, 1, 3)) for _ in range(dice.randint(1, 4))))
 
 
 def a_quirk(dice: Random, playbook: Playbook, symptoms: Sequence[str | None]) -> Rule:
@@ -129,6 +208,11 @@ def deceptive(dice: Random, playbook: Playbook) -> World:
     )
 
 
+def anything(dice: Random, playbook: Playbook) -> World:
+    """Any of these."""
+    return dice.choice((redundant, interacting, many_symptoms, deceptive))(dice, playbook)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of worlds.
@@ -136,6 +220,8 @@ class Kind:
     Attributes:
         world: draws one.
         worlds: how many in one chunk.
+        playbook: draws what it is asked with.
+        found: the share of them where a cause must be established.
         monotone: whether the failure only gets likelier with more of `bad`.
         loss: the share of attempts that are lost on the way.
         factors: at most so many.
@@ -143,67 +229,102 @@ class Kind:
 
     world: Callable[[Random, Playbook], World]
     worlds: int
+    playbook: Callable[[Random, int], Playbook] = a_playbook
+    found: float = 0.0
     monotone: bool = False
     loss: float = 0.0
     factors: int = len(FACTORS)
 
 
 KINDS: Mapping[str, Kind] = {
-    "conjunction": Kind(conjunction, 50, monotone=True),
-    "redundant": Kind(redundant, 130, monotone=True),
-    "redundant, attempts lost": Kind(redundant, 100, monotone=True, loss=0.2),
-    "interacting": Kind(interacting, 80),
-    "many symptoms": Kind(many_symptoms, 80),
-    "lawless": Kind(lawless, 40, factors=3),
-    "deceptive": Kind(deceptive, 60),
-    "deceptive, attempts lost": Kind(deceptive, 40, loss=0.2),
+    "conjunction": Kind(conjunction, 20, found=1, monotone=True),
+    "redundant": Kind(redundant, 70, found=1, monotone=True),
+    "redundant, attempts lost": Kind(redundant, 50, found=0.95, monotone=True, loss=0.2),
+    "interacting": Kind(interacting, 40),
+    "many symptoms": Kind(many_symptoms, 40),
+    "lawless": Kind(lawless, 20, factors=3),
+    "deceptive": Kind(deceptive, 30),
+    "deceptive, attempts lost": Kind(deceptive, 25, loss=0.2),
+    "bounded": Kind(redundant, 55, a_bounded_playbook, found=0.9),
+    "ordered": Kind(along, 40, an_ordered_playbook, found=1, monotone=True),
+    "several causes": Kind(several, 40, a_thorough_playbook, found=1, monotone=True),
+    "anything": Kind(anything, 45, any_playbook, factors=5),
+    "anything, attempts lost": Kind(anything, 25, any_playbook, loss=0.2, factors=5),
 }
 CHUNKS = range(4)
 
 
-def budget(playbook: Playbook) -> int:
-    """The attempts that are enough, where none is lost."""
-    return 4 * len(playbook.factors) + 8
+def budget(playbook: Playbook, causes: int = 4) -> int:
+    """The attempts that are enough for one cause, or, where every cause is asked for, for some."""
+    halvings = sum(len(f.levels).bit_length() for f in playbook.factors if f.ordered)
+    return (4 * len(playbook.factors) + 8 + halvings) * (causes if playbook.every_cause else 1)
 
 
 def drawn(kind: Kind, seed: str) -> tuple[Case, Random]:
     """The world of a seed, and the dice to go on with."""
     dice = Random(seed)  # noqa: S311  # a world, not a secret
-    playbook = a_playbook(dice, kind.factors)
+    playbook = kind.playbook(dice, kind.factors)
     return Case(playbook, kind.world(dice, playbook)), dice
 
 
 # --- the truth ----------------------------------------------------------------------------------------
 
+UNTESTABLE = "untestable"
+
 
 def is_cause(case: Case, accused: Iterable[Setting]) -> bool:
     """The definition, held against the world alone.
 
-    `good` with the cause fails as `bad` does, and some configuration that holds the cause and fails so
-    works when any one setting of the cause is set otherwise.
+    `good` with the cause fails as `bad` does, or, where that is impossible, a possible configuration that
+    holds it and can be brought no nearer to `good`. And some configuration that holds the cause and fails
+    so works when any one setting of the cause is set otherwise: one of an ordered factor, at the next
+    level towards `good` that says anything.
     """
-    cause, truth = frozenset(accused), cache(case.world.symptom)
-    playbook, symptom = case.playbook, case.world.symptom(case.playbook.bad)
-    levels = {f.name: tuple(f.levels) for f in playbook.factors}
-    held = {s.factor: (s.level,) for s in cause}
+    cause, playbook, world = frozenset(accused), case.playbook, case.world
+    symptom, good, held = world.symptom(playbook.bad), playbook.good, {s.factor: (s.level,) for s in cause}
 
-    def needs_each(failing: Configuration) -> bool:
-        others = (
-            [failing.replace([Setting(factor=s.factor, level=v)]) for v in levels[s.factor] if v != s.level]
-            for s in cause
+    @cache
+    def truth(configuration: Configuration) -> str | None:
+        untestable = world.untestable & set(configuration.settings())
+        return UNTESTABLE if untestable else world.symptom(configuration)
+
+    def works_without(failing: Configuration, setting: Setting) -> bool:
+        factor = playbook.factor(setting.factor)
+        levels = list(factor.levels)
+        if factor.ordered:
+            first, last = levels.index(good[factor.name]), levels.index(setting.level)
+            levels = levels[first:last][::-1] if first < last else levels[last + 1 : first + 1]
+        changed = [
+            failing.replace([Setting(factor=factor.name, level=v)]) for v in levels if v != setting.level
+        ]
+        said = [truth(c) for c in changed if playbook.possible(c)]
+        return (
+            next((x for x in said if x in {None, symptom}), symptom) is None
+            if factor.ordered
+            else None in said
         )
-        return truth(failing) == symptom and all(None in map(truth, changed) for changed in others)
 
-    every = product(*({**levels, **held}[name] for name in levels))
-    holding = (Configuration(dict(zip(levels, found, strict=True))) for found in every)
-    enough = truth(playbook.good.replace(cause)) == symptom is not None
-    return enough and cause <= set(playbook.bad.settings()) and any(map(needs_each, holding))
+    def is_nearest(configuration: Configuration) -> bool:
+        away = [s for s in good.differs(configuration) if s.factor not in held]
+        more = (c for n in range(1, len(away) + 1) for c in combinations(away, n))
+        return not any(playbook.possible(configuration.replace(settings)) for settings in more)
+
+    every = product(*({f.name: tuple(f.levels) for f in playbook.factors} | held).values())
+    names = [f.name for f in playbook.factors]
+    holding = (Configuration(dict(zip(names, found, strict=True))) for found in every)
+    failing = [c for c in holding if playbook.possible(c) and truth(c) == symptom]
+    own = {s for s in cause if not playbook.factor(s.factor).ordered} <= set(playbook.bad.settings())
+    return (
+        own
+        and any(map(is_nearest, failing))
+        and any(all(works_without(c, s) for s in cause) for c in failing)
+    )
 
 
 def is_least(case: Case, cause: Iterable[Setting]) -> bool:
     """In a monotone world: without any one difference of the cause, `good` with the rest of it works."""
     good, settings = case.playbook.good, set(cause)
-    less = [good.replace(settings - {s}) for s in settings & set(case.playbook.bad.differs(good))]
+    less = [good.replace(settings - {s}) for s in settings if good[s.factor] != s.level]
     return not any(map(case.world.symptom, less))
 
 
@@ -224,21 +345,53 @@ class Searched:
         """What the trials show."""
         return Table(self.case.playbook, self.played.settled)
 
-    @cached_property
-    def cause(self) -> tuple[Setting, ...]:
+    @property
+    def causes(self) -> tuple[tuple[Setting, ...], ...]:
         """What is accused."""
-        return established(self.table)
+        return self.table.causes
 
 
-def the_cause_is_one(it: Searched) -> bool:
-    """What is accused is a cause by the definition; the search knows when there is one."""
-    stopped = it.played.finished.by is StoppedBy.CAUSE
-    return stopped == bool(it.cause) and (not it.cause or is_cause(it.case, it.cause))
+def the_causes_are_some(it: Searched) -> bool:
+    """What is accused is a cause by the definition, and nothing twice; the search knows when there is one."""
+    by, enough = it.played.finished.by, {StoppedBy.CAUSE, StoppedBy.BUDGET, StoppedBy.TARGET}
+    return (
+        (by in enough if it.causes else by is not StoppedBy.CAUSE)
+        and len(set(it.causes)) == len(it.causes)
+        and all(is_cause(it.case, cause) for cause in it.causes)
+    )
 
 
 def the_cause_is_least(it: Searched) -> bool:
     """No setting of it is idle, where the world is monotone."""
-    return not it.kind.monotone or not it.cause or is_least(it.case, it.cause)
+    return not it.kind.monotone or all(is_least(it.case, cause) for cause in it.causes)
+
+
+def every_cause_is_found(it: Searched) -> bool:
+    """Where every cause is asked for, and the failure can be walked everywhere."""
+    ways = {rule.needs for rule in it.case.world.rules}
+    least = {way for way in ways if not any(other < way for other in ways)}
+    return it.kind.world is not several or least == set(map(frozenset, it.causes))
+
+
+def the_first_failing_level_is_accused(it: Searched) -> bool:
+    """Of an order: the first that fails of those that can be tested."""
+    if it.kind.world is not along:
+        return True
+    fail = {s.level for rule in it.case.world.rules for s in rule.needs if s.factor == "v"}
+    unseen = {s.level for s in it.case.world.untestable}
+    first = next(v for v in versions(it.case.playbook) if v in fail and v not in unseen)
+    return [first] == [s.level for cause in it.causes for s in cause if s.factor == "v"]
+
+
+def only_what_may_be_is_run(it: Searched) -> bool:
+    """No bound is broken, and no level outside of an order's `good` and `bad` is run."""
+    playbook = it.case.playbook
+    ordered = any(f.ordered for f in playbook.factors)
+    return all(
+        playbook.possible(trial.configuration)
+        and (not ordered or trial.configuration["v"] in versions(playbook))
+        for trial in it.played.planned
+    )
 
 
 def one_change_a_run(it: Searched) -> bool:
@@ -257,20 +410,22 @@ def one_change_a_run(it: Searched) -> bool:
 
 def only_passes_heal(it: Searched) -> bool:
     """What heals was seen to pass: no lost attempt and no other failure is a pass (3, 6)."""
-    needed = [flip for s in it.table.needed for flip in it.table.flips(s.factor)]
-    healing = [flip for flip in needed if any(isinstance(s.outcome, Passed) for s in flip.runs)]
-    return {f.setting.factor for f in needed} == {f.setting.factor for f in healing} and all(
-        it.case.world.symptom(flip.configuration) is None for flip in healing
+    needed = [(inquiry, s) for inquiry in it.table.inquiries for s in inquiry.needed]
+    healing = [flip for inquiry, s in needed for flip in inquiry.remedies(s.factor)]
+    return {s.factor for _, s in needed} == {flip.setting.factor for flip in healing} and all(
+        it.case.world.symptom(flip.configuration) is None
+        and any(isinstance(s.outcome, Passed) for s in flip.runs)
+        for flip in healing
     )
 
 
 def what_does_not_show_does_not_vote(it: Searched) -> bool:
     """A factor whose level was not seen to take effect is never "not needed" (4)."""
     unseen = it.case.world.silent | it.case.world.stubborn
-    states = [(h, assess(h, it.table).state) for h in it.case.playbook.hypotheses]
+    states = [(h, assess(h, it.table)) for h in it.case.playbook.hypotheses]
     return not (
-        any(it.table.standing(f) is Standing.NOT_NEEDED for f in unseen)
-        or any(state is State.SUPPORTED and set(h.excludes) & unseen for h, state in states)
+        any(i.standing(f) is Standing.NOT_NEEDED for i in it.table.inquiries for f in unseen)
+        or any(result.state is State.SUPPORTED and set(h.excludes) & unseen for h, result in states)
     )
 
 
@@ -286,21 +441,21 @@ def pairs_are_closed(it: Searched) -> bool:
     """Each accused setting: failing, passing, failing again, one factor apart, and no group (8)."""
     trials, table = it.played.trials, it.table
     place = {name: number for number, name in enumerate(trials)}
-    pairs = table.pairs if it.cause else ()
-    passes = [place[p.passing] for p in pairs]
-    for pair in pairs:
-        failing, passing, again = (trials[name] for name in (pair.failing, pair.passing, pair.again))
-        if not (
-            failing.trial.configuration.differs(passing.trial.configuration) == (pair.setting,)
-            and failing.trial.configuration == again.trial.configuration
-            and pair.failing != pair.again
-            and place[pair.again] > max(passes)
-            and (table.fails(failing), table.fails(again)) == (True, True)
-            and isinstance(passing.outcome, Passed)
-            and not any(isinstance(s.trial.change, Group) for s in (failing, passing, again))
-        ):
-            return False
-    return tuple(p.setting for p in pairs) == it.cause
+    for inquiry in (i for i in table.inquiries if i.cause):
+        last = max(place[p.passing] for p in inquiry.pairs)
+        for pair in inquiry.pairs:
+            failing, passing, again = (trials[name] for name in (pair.failing, pair.passing, pair.again))
+            if not (
+                failing.trial.configuration.differs(passing.trial.configuration) == (pair.setting,)
+                and failing.trial.configuration == again.trial.configuration
+                and pair.failing != pair.again
+                and place[pair.again] > last
+                and (table.fails(failing), table.fails(again)) == (True, True)
+                and isinstance(passing.outcome, Passed)
+                and not any(isinstance(s.trial.change, Group) for s in (failing, passing, again))
+            ):
+                return False
+    return [p.setting for p in table.pairs] == [s for cause in it.causes for s in cause]
 
 
 def good_comes_first(it: Searched) -> bool:
@@ -315,28 +470,36 @@ def good_comes_first(it: Searched) -> bool:
 
 
 def enough_is_enough(it: Searched) -> bool:
-    """Four attempts a factor and eight, where none is lost; each configuration a few times at most."""
+    """Four attempts a factor and eight for a cause, where none is lost; each configuration a few times."""
     runs = Counter(s.trial.configuration for s in it.played.settled)
-    within = it.kind.loss > 0 or it.played.attempts <= budget(it.case.playbook)
+    within = it.kind.loss > 0 or it.played.attempts <= budget(it.case.playbook, len(it.table.inquiries))
     return within and max(runs.values()) <= 4
 
 
 def what_stays_unknown_is_said(it: Searched) -> bool:
-    """A claim is decided only by trials, and a supported one is true of the cause (13)."""
+    """A claim is decided only by trials: a supported one is true of a cause, a refuted one of none (13)."""
     results = [(h, assess(h, it.table)) for h in it.case.playbook.hypotheses]
-    factors = {s.factor for s in it.cause}
+    causes = [{s.factor for s in cause} for cause in it.causes]
     return all(
         result.because
         and (result.state is State.UNDECIDED or result.by)
-        and (result.state is not State.SUPPORTED or set(h.involves) <= factors - set(h.excludes))
-        and (result.state is not State.REFUTED or not set(h.involves) <= factors or set(h.excludes) & factors)
+        and (result.state is State.UNDECIDED or (result.state is State.SUPPORTED) == any(true_of(h, causes)))
         for h, result in results
     )
 
 
+def true_of(hypothesis: Hypothesis, causes: Iterable[set[str]]) -> list[bool]:
+    """Whether a claim is true of each of these sets of factors."""
+    involves, excludes = set(hypothesis.involves), set(hypothesis.excludes)
+    return [involves <= factors and not excludes & factors for factors in causes]
+
+
 RULES: tuple[Callable[[Searched], bool], ...] = (
-    the_cause_is_one,
+    the_causes_are_some,
     the_cause_is_least,
+    every_cause_is_found,
+    the_first_failing_level_is_accused,
+    only_what_may_be_is_run,
     one_change_a_run,
     only_passes_heal,
     what_does_not_show_does_not_vote,
@@ -359,7 +522,7 @@ def searched(name: str, chunk: int) -> tuple[Searched, ...]:
         seed = f"{name} {chunk}.{number}"
         case, dice = drawn(kind, seed)
         limit = budget(case.playbook)
-        played = play(case.playbook, case.world, landing=dice, loss=kind.loss, limit=limit)
+        played = play(case.playbook, case.world, dice.randint(1, 3), dice, loss=kind.loss, limit=limit)
         found.append(Searched(seed, case, kind, played))
     return tuple(found)
 
@@ -375,17 +538,15 @@ def test_no_world_breaks_a_rule(name: str, chunk: int) -> None:
 def test_what_can_be_found_is_found() -> None:
     """Each monotone failure within the budget; with every fifth attempt lost, 95 of 100."""
     worlds = {name: [it for chunk in CHUNKS for it in searched(name, chunk)] for name in KINDS}
-    found = {name: sum(bool(it.cause) for it in every) for name, every in worlds.items()}
+    found = {name: sum(bool(it.causes) for it in every) for name, every in worlds.items()}
     table = "\n".join(
-        f"{name:28}{len(every):6} worlds{found[name]:6} established" for name, every in worlds.items()
+        f"{name:26}{len(every):5} worlds{found[name]:5} established"
+        f"{sum(len(it.causes) for it in every):5} causes{sum(it.played.attempts for it in every):6} attempts"
+        for name, every in worlds.items()
     )
     print(f"\n{table}")
     assert 2000 <= sum(map(len, worlds.values()))
-    assert [] == [
-        name
-        for name, kind in KINDS.items()
-        if kind.monotone and found[name] < len(worlds[name]) * (0.95 if kind.loss else 1)
-    ], table
+    assert [] == [name for name, kind in KINDS.items() if found[name] < len(worlds[name]) * kind.found], table
 
 
 # --- investigated, by the engine ----------------------------------------------------------------------
@@ -413,8 +574,8 @@ class Investigated:
 
 def the_verdict_is_true(it: Investigated) -> bool:
     """It accuses nobody wrongly, and says so in its exit code's terms (13)."""
-    accused = it.verdict.cause
-    return it.verdict.established == bool(accused) and (not accused or is_cause(it.case, accused))
+    causes = it.verdict.causes
+    return it.verdict.established == bool(causes) and all(is_cause(it.case, cause) for cause in causes)
 
 
 def the_verdict_is_verified(it: Investigated) -> bool:
@@ -476,7 +637,9 @@ def investigated(path: Path, name: str, number: int) -> tuple[str, Investigated]
     seed, kind = f"engine {name} {number}", KINDS[name]
     case, dice = drawn(replace(kind, factors=3), seed)
     limits = case.playbook.limits.model_copy(update={"quiet": 3, "trials": budget(case.playbook)})
-    case = replace(case, playbook=case.playbook.model_copy(update={"limits": limits}))
+    case = Case(
+        case.playbook.model_copy(update={"limits": limits}), replace(case.world, untestable=frozenset())
+    )
     stack = lossy(stack_of(case.world, case.playbook), dice, kind.loss)
     with Lab(path / f"{number}", case.playbook, stack) as lab:
         return seed, Investigated(case, lab, lab.begin().engine.run().verdict)
@@ -485,5 +648,5 @@ def investigated(path: Path, name: str, number: int) -> tuple[str, Investigated]
 @pytest.mark.parametrize("name", KINDS)
 def test_no_investigation_breaks_a_rule(tmp_path: Path, name: str) -> None:
     """Through the real engine, too: what it starts, writes, concludes and leaves behind."""
-    worlds = [investigated(tmp_path, name, number) for number in range(9)]
+    worlds = [investigated(tmp_path, name, number) for number in range(3)]
     assert [] == [f"{seed}: {deed.__name__}" for seed, it in worlds for deed in DEEDS if not deed(it)]

@@ -9,6 +9,7 @@ from random import Random
 from bisect_agent import search
 from bisect_agent.model import (
     Applied,
+    Bounds,
     Configuration,
     EnvFactor,
     Evidence,
@@ -69,11 +70,16 @@ def playbook_of(
     good: Mapping[str, str] | None = None,
     suspects: Iterable[str] | None = None,
     hypotheses: Sequence[Hypothesis] = (),
+    ordered: str = "",
+    requires: Mapping[str, str] | None = None,
+    excludes: Mapping[str, str] | None = None,
+    every_cause: bool = False,
 ) -> Playbook:
     """A server's playbook over factors whose first level is the default.
 
     Every factor is an environment variable of its own name in capitals, whose value is the level, and
-    has a witness.
+    has a witness. `ordered` names factors; `requires` and `excludes` give, for a setting, the settings of
+    others that it goes with, or that it does not.
     """
     default = {name: found[0] for name, found in levels.items()}
     works, fails = Configuration({**default, **(good or {})}), Configuration({**default, **bad})
@@ -89,6 +95,9 @@ def playbook_of(
                 env=name.upper(),
                 levels={v: v for v in found},
                 witness=LogWitness(log=f"{name} is {{level}}"),
+                ordered=name in ordered.split(),
+                requires=bounds_of(name, requires or {}),
+                excludes=bounds_of(name, excludes or {}),
             )
             for name, found in levels.items()
         ),
@@ -108,7 +117,19 @@ def playbook_of(
         hypotheses=tuple(hypotheses),
         limits=Limits(start=300, quiet=60, request=60, stop=1, trials=40, wall=100_000),
         restore="good",
+        every_cause=every_cause,
     )
+
+
+def bounds_of(factor: str, bounds: Mapping[str, str]) -> Bounds:
+    """What the bounds say of a factor's levels."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for text, others in bounds.items():
+        if (own := setting(text)).factor == factor:
+            levels = found.setdefault(own.level, {})
+            for other in map(setting, others.split()):
+                levels[other.factor] = (*levels.get(other.factor, ()), other.level)
+    return found
 
 
 def claim(name: str, involves: str = "", excludes: str = "", **more: object) -> Hypothesis:
@@ -143,6 +164,7 @@ class World:
         stubborn: factors that stay as in `bad`, whatever is set, and say so.
         lying: factors that stay at a level, whatever is set, and say that they do not.
         lost: configurations whose every attempt is lost on the way.
+        untestable: settings with which the script says that nothing can be tested.
         facts: hypotheses that the log of every failure contradicts.
     """
 
@@ -151,6 +173,7 @@ class World:
     stubborn: frozenset[str] = frozenset()
     lying: frozenset[Setting] = frozenset()
     lost: frozenset[Configuration] = frozenset()
+    untestable: frozenset[Setting] = frozenset()
     facts: frozenset[str] = frozenset()
 
     def symptom(self, configuration: Configuration) -> str | None:
@@ -167,6 +190,8 @@ class World:
         outcome: Passed | Failed | Unresolved = Failed(symptom=symptom(failed)) if failed else Passed()
         if kept:
             outcome = Unresolved(reason=Reason.NOT_APPLIED, detail=f"{kept[0]} did not take effect")
+        if self.untestable & set(configuration.settings()):
+            outcome = Unresolved(reason=Reason.UNTESTABLE, detail="exit code 125")
         if configuration in self.lost:
             outcome = Unresolved(reason=Reason.UNREACHABLE, detail="no answer")
         return Settled(
@@ -201,7 +226,7 @@ class Played:
         return sum(s.attempt for s in self.settled)
 
 
-ENOUGH = 60
+ENOUGH = 120
 """No search of these tests may take more trials."""
 ATTEMPTS = 3
 """So many attempts a trial gets while they are lost on the way."""

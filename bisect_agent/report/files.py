@@ -10,23 +10,53 @@ from bisect_agent.errors import DamagedRun
 from bisect_agent.folder import VERDICT, RunFolder, canonical
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import decode
+from bisect_agent.report.dossier import Dossier
+from bisect_agent.report.gather import Read, gather
 from bisect_agent.report.html import html
 from bisect_agent.report.markdown import markdown
 from bisect_agent.verdict import Verdict
 
 
-def reports(verdict: Verdict, title: str) -> Mapping[str, bytes]:
-    """Every form in which a verdict can be read."""
+def reports(folder: RunFolder, verdict: Verdict) -> Mapping[str, bytes]:
+    """Every form in which a verdict can be read; what it rests on is read from the run folder.
+
+    Raises:
+        DamagedRun: the run folder is not whole.
+    """
+    dossier = read_dossier(folder, verdict)
     return {
         "json": canonical(verdict),
-        "markdown": markdown(verdict, title).encode(),
-        "html": html(verdict, title).encode(),
+        "markdown": markdown(verdict, dossier).encode(),
+        "html": html(verdict, dossier).encode(),
     }
 
 
-def write_reports(folder: RunFolder, verdict: Verdict, title: str) -> None:
+def read_dossier(folder: RunFolder, verdict: Verdict) -> Dossier:
+    """What a report shows beside a verdict, as the run folder has it.
+
+    Raises:
+        DamagedRun: its journal or its playbook cannot be read.
+    """
+    entries = decode(folder.read(JOURNAL))
+    return gather(folder.resolved(), entries, verdict, str(folder.path.resolve()), _reader(folder))
+
+
+def _reader(folder: RunFolder) -> Read:
+    """A file of a run folder, or None: a report is made of what there is, and `verify` tells the rest."""
+
+    def read(name: str) -> bytes | None:
+        try:
+            return folder.read(name)
+        except DamagedRun:
+            return None
+
+    return read
+
+
+def write_reports(folder: RunFolder, verdict: Verdict, title: str = "") -> None:
     """Puts the reports for people beside `verdict.json`, which the engine has written and sealed."""
-    made = reports(verdict, title)
+    del title
+    made = reports(folder, verdict)
     folder.write("verdict.md", made["markdown"])
     folder.write("verdict.html", made["html"])
 

@@ -1,15 +1,48 @@
-"""The verdict as one HTML page without scripts or outside links, to open from a ticket."""
+"""The verdict as one HTML page without scripts or outside links, to open from a ticket or on a phone."""
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import re
 
-from bisect_agent.report.words import came_true, change, clock_time, place, quote, titled, who
-from bisect_agent.signatures import printable
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from bisect_agent.lines import printable
+from bisect_agent.model import Evidence
+from bisect_agent.report.dossier import Dossier
+from bisect_agent.report.words import (
+    Quoted,
+    called,
+    came_true,
+    change,
+    clock_time,
+    day,
+    did,
+    lasting,
+    place,
+    quote,
+    ranked,
+    shorter,
+    titled,
+    untold,
+    who,
+)
 from bisect_agent.verdict import Verdict
 
 
-def html(verdict: Verdict, title: str) -> str:
+class Anchors(Quoted):
+    """The lines that the page has quoted, and where: each is quoted once, and linked to afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[str, str] = {}
+
+    def name(self, evidence: Evidence) -> str:
+        """The name of the place on the page where a line is quoted."""
+        return self._names.setdefault(place(evidence), f"line-{len(self._names) + 1}")
+
+
+def html(verdict: Verdict, dossier: Dossier) -> str:
     """The whole verdict. Everything that comes from a log is escaped."""
     environment = Environment(
         loader=PackageLoader("bisect_agent.report", "."),
@@ -17,16 +50,37 @@ def html(verdict: Verdict, title: str) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_safe,
     )
     environment.filters.update(
-        printable=printable,
         place=place,
         quote=quote,
+        ranked=ranked,
         who=who,
         titled=titled,
         time=clock_time,
+        day=day,
+        lasting=lasting,
         change=change,
+        called=called,
         came_true=came_true,
+        did=did,
+        shorter=shorter,
+        untold=untold,
+        prose=_prose,
     )
     claims = {hypothesis.id: hypothesis.claim for hypothesis in verdict.hypotheses}
-    return environment.get_template("verdict.html.jinja").render(verdict=verdict, title=title, claims=claims)
+    return environment.get_template("verdict.html.jinja").render(
+        verdict=verdict, dossier=dossier, claims=claims, anchors=Anchors()
+    )
+
+
+def _prose(text: str) -> Markup:
+    """A sentence, in which `…` is code as it is in our own."""
+    shown = str(escape(printable(text)))  # a plain `str`: `Markup` would escape the tags too
+    return Markup(re.sub("(?<!`)`([^`]+)`(?!`)", r"<code>\1</code>", shown))  # noqa: S704  # escaped
+
+
+def _safe(value: object) -> object:
+    """Text without what a browser obeys; the page's own markup, which is no plain `str`, stays."""
+    return printable(value) if type(value) is str else value

@@ -14,7 +14,7 @@ from rich.tree import Tree
 
 from bisect_agent.events import Entry, Judged, PhaseEntered, ReadySeen, RestorePlanned, TrialPlanned
 from bisect_agent.model import Evidence
-from bisect_agent.report.words import Quoted, clock_time, place, quote, titled, told, who
+from bisect_agent.report.words import Quoted, clock_time, place, quote, shorter, titled, told, who
 from bisect_agent.signatures import printable
 from bisect_agent.tree import Node, said
 from bisect_agent.verdict import Verdict
@@ -93,7 +93,7 @@ class Board:
         table.columns[2].justify = "right"
         for name, row in self._rows.items():
             seconds = (row.ended or self._clock()) - row.began
-            table.add_row(name, Text(row.label), f"{max(seconds, 0):.0f}", row.text)
+            table.add_row(Text(name), Text(printable(row.label)), f"{max(seconds, 0):.0f}", row.text)
         return Group(table, Text(printable(self._last), style="dim", no_wrap=True, overflow="ellipsis"))
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ def _grow(tree: Tree, node: Node, quoted: Quoted) -> None:
     for evidence in fresh:
         branch.add(_Line(evidence))
     if known:
-        places = ", ".join(place(line).removeprefix("trials/") for line in known)
+        places = ", ".join(map(shorter, known))
         branch.add(Text(f"quoted above: {places}", style="dim cyan"))
     for child in node.children:
         _grow(branch, child, quoted)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import assert_never
 
+from bisect_agent.claims import HypothesisResult
 from bisect_agent.events import (
     AnyEvent,
     Closed,
+    CommandRun,
     Concluded,
     Ending,
+    FilesPutBack,
     HypothesisMoved,
     Judged,
     Launched,
@@ -23,15 +26,16 @@ from bisect_agent.events import (
     Resumed,
     RunStarted,
     Sealed,
+    StackAsked,
     Stopping,
     TakenUp,
     TargetSurveyed,
     TrialPlanned,
 )
 from bisect_agent.evidence import accused
-from bisect_agent.model import Evidence, Prediction
+from bisect_agent.model import Evidence, Prediction, State
 from bisect_agent.signatures import printable
-from bisect_agent.tree import said
+from bisect_agent.tree import Node, SymptomResult, said
 from bisect_agent.verdict import TrialResult, Verdict
 
 
@@ -45,11 +49,35 @@ def stamp(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
+def day(at: float) -> str:
+    """A date with its time of day to the minute, UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def lasting(seconds: float) -> str:
+    """A length of time, in the two largest units that it has."""
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
 def place(evidence: Evidence) -> str:
     """Where a line stands: `path:line`, and its number in the whole log where the file is a part of it."""
     if evidence.copy_line in {None, evidence.line}:
         return f"{evidence.path}:{evidence.line}"
     return f"{evidence.path}:{evidence.copy_line} (line {evidence.line} of the whole log)"
+
+
+def called(trial: str, attempt: int) -> str:
+    """An attempt's name; the first one has its trial's."""
+    return trial if attempt == 1 else f"{trial}/{attempt}"
+
+
+def shorter(evidence: Evidence) -> str:
+    """Where a line stands that was quoted before: without the folder that all trials are in."""
+    return place(evidence).removeprefix("trials/")
 
 
 def quote(evidence: Evidence) -> str:
@@ -78,6 +106,16 @@ class Quoted:
         return fresh, known
 
 
+def part(tree: Node, title: str) -> Node:
+    """The part of a verdict tree with that title; an empty one where there is none."""
+    return next((child for child in tree.children if child.text == title), Node(text=title))
+
+
+def untold(symptom: SymptomResult) -> bool:
+    """Whether a failure's own text is none of its lines: a clock that was over, an exit code."""
+    return symptom.text not in {line.text for line in symptom.evidence}
+
+
 def titled(text: str) -> tuple[str, str]:
     """A sentence of the verdict tree as what it is about, before the first colon, and the rest."""
     title, colon, rest = text.partition(": ")
@@ -89,6 +127,14 @@ def change(trial: TrialResult) -> str:
     return accused(trial.change.settings()) if trial.change else str(trial.control)
 
 
+_RANK = (State.SUPPORTED, State.UNDECIDED, State.REFUTED)
+
+
+def ranked(hypotheses: Iterable[HypothesisResult]) -> list[HypothesisResult]:
+    """Those that hold first, then those that may; each kind in the playbook's order."""
+    return sorted(hypotheses, key=lambda found: _RANK.index(found.state))
+
+
 def came_true(trial: TrialResult, predicted: Prediction, verdict: Verdict) -> str:
     """`right` or `wrong`: whether a trial did what was predicted; empty where nobody can say."""
     if predicted == "nothing" or trial.outcome == "unresolved":
@@ -96,6 +142,20 @@ def came_true(trial: TrialResult, predicted: Prediction, verdict: Verdict) -> st
     same = verdict.symptom is not None and trial.symptom == verdict.symptom.id
     did = trial.outcome == "passed" if predicted == "passes" else same
     return "right" if did else "wrong"
+
+
+def did(trial: TrialResult, verdict: Verdict) -> str:
+    """What an attempt did, in the words of a prediction."""
+    match trial.outcome:
+        case "passed":
+            return "passes"
+        case "failed":
+            same = verdict.symptom is not None and trial.symptom == verdict.symptom.id
+            return "fails" if same else f"fails with {trial.symptom}"
+        case "unresolved":
+            return "does not resolve"
+        case _:
+            assert_never(trial.outcome)
 
 
 def told(event: AnyEvent) -> tuple[str, str] | None:
@@ -109,8 +169,16 @@ def told(event: AnyEvent) -> tuple[str, str] | None:
             return trial, "taken up again, from the log's first byte"
         case RestoreEnded():
             return "restore", "the server that was restored before is stopped"
+        case CommandRun(purpose=purpose, code=code, wrong=wrong):
+            how = "did not end in its time" if code is None else f"ended with exit code {code}"
+            return purpose, f"the playbook's command {how}" + (f": {printable(wrong)}" if wrong else "")
+        case FilesPutBack(paths=paths, wrong=wrong):
+            return "files", printable(wrong) if wrong else f"{', '.join(paths)}: as before the run"
         case TargetSurveyed(facts=facts):
             return "target", ", ".join(f"{name} {value}" for name, value in facts.items() if name != "boot")
+        case StackAsked(asked=asked):
+            notes = (*asked.sources, *map(str, asked.notes))
+            return ("stack", printable("; ".join(notes))) if notes else None
         case TrialPlanned(trial=trial, why=why):
             return trial.id, f"{trial.label}: {why}"
         case RestorePlanned(trial=trial):

@@ -23,6 +23,10 @@ from bisect_agent.stacks import Look
 
 CALL = 30.0
 """Seconds for a call that does its work at once."""
+DISCARD = 120.0
+"""Seconds for removing a folder, which may hold many files."""
+PLACED = 0o644
+"""The mode of a file that a factor writes: another user may be the one who reads it."""
 ALREADY_CLAIMED = 75
 """The exit status of a start of an attempt that was claimed before."""
 LOG = "log"
@@ -35,6 +39,25 @@ print(hashlib.sha256(open(path, "rb").read()).hexdigest() if os.path.exists(path
 """
 # Python, not sha256sum: it is what the target must have anyway, and the supervisor itself is verified
 # by it before it can be asked anything.
+
+
+_KEEP = """
+[ -d "$1" ] && [ ! -L "$1" ] && { echo "$1 is a folder" >&2; exit 1; }
+[ -e "$2.kept" ] && exit 0
+mkdir -p -m 700 -- "${2%/*}" || exit 1
+if [ -e "$1" ] || [ -L "$1" ]; then cp -a -- "$1" "$2" || exit 1; fi
+: >"$2.kept"
+"""
+_PUT_BACK = """
+[ -e "$2.kept" ] || exit 0
+if [ -e "$2" ] || [ -L "$2" ]; then
+  cp -a -- "$2" "$1.put-back" && mv -fT -- "$1.put-back" "$1" || exit 1
+else
+  rm -f -- "$1" || exit 1
+fi
+rm -f -- "$2.kept" "$2"
+"""
+# The mark is made last and removed last: whatever crashes, what is kept is what was there before us.
 
 
 class Setback(Exception):
@@ -253,6 +276,29 @@ class Launcher:
             self._host.rename(script, f"{folder}/launch.sh")
         return folder
 
+    def keep(self, path: str) -> None:
+        """Keeps what a file holds, or that there is none, until `put_back`. A second call does nothing."""
+        with _setbacks():
+            self._move(_KEEP, path)
+
+    def put_back(self, path: str) -> None:
+        """Gives a file back what it held before `keep`; where nothing is kept, it does nothing."""
+        with _setbacks():
+            self._move(_PUT_BACK, path)
+
+    def place(self, path: str, text: str | None) -> None:
+        """Writes a file, whole or not at all, and verifies it; None removes it."""
+        with _setbacks():
+            if text is None:
+                self._must(["rm", "-f", "--", path], path)
+            else:
+                self._host.rename(self._put_verified(path, text.encode(), PLACED), path)
+
+    def discard(self, folder: str) -> None:
+        """Removes a folder of an attempt with all that is in it."""
+        with _setbacks():
+            self._must(["rm", "-rf", "--", folder], folder, timeout=DISCARD)
+
     def start(self, folder: str) -> Started:
         """Starts a prepared attempt, at most once ever.
 
@@ -323,9 +369,21 @@ class Launcher:
             message = f"{self._host.name}: `{verb}` gave no answer (exit status {ended.returncode}): {said}"
             raise Setback(Reason.UNREACHABLE, message) from unexpected
 
-    def _put_verified(self, path: str, data: bytes) -> str:
+    def _move(self, script: str, path: str) -> None:
+        """Runs one of the two scripts about what a file held before us."""
+        kept = f"{self._folder}/kept/{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+        self._must(["bash", "-c", script, "bash", path, kept], path)
+
+    def _must(self, argv: Sequence[str], path: str, timeout: float = CALL) -> None:
+        """Runs a command that the target can carry out, unless something is wrong there."""
+        ended = self._host.run(argv, timeout=timeout)
+        if ended.returncode:
+            message = f"{self._host.name}: {_text(ended.stderr) or f'{path}: {argv[0]} failed'}"
+            raise errors.TargetError(message, f"look at {path} there")
+
+    def _put_verified(self, path: str, data: bytes, mode: int = 0o600) -> str:
         """Writes the part of a file; returns its name when the target has seen our hash there."""
-        part = self._host.put(path, data)
+        part = self._host.put(path, data, mode)
         if self._sha256(part) != hashlib.sha256(data).hexdigest():
             message = f"{self._host.name}:{part} does not hold the {len(data)} bytes that were written to it"
             raise Setback(Reason.SCRIPT, message)

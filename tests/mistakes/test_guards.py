@@ -184,7 +184,7 @@ GUARDS = (
     Guard(
         9,
         "bisect_agent/judge.py",
-        "if wrong and setting.factor not in witnesses:",
+        "if wrong is not None:",
         "if False:",
         "test_concluding.py::test_a_level_that_the_log_contradicts_was_not_tried",
     ),

@@ -2,18 +2,20 @@
 
 import io
 import re
+from collections.abc import Callable
 
 import pytest
 from rich.console import Console
 
+from bisect_agent.report.dossier import Dossier
 from bisect_agent.report.html import html
 from bisect_agent.report.markdown import markdown
 from bisect_agent.report.terminal import show, verdict_tree
 from bisect_agent.verdict import Verdict
 from tests.conftest import GOLDEN, Golden
+from tests.report.scene import DOSSIER
 
-TITLE = "the compiled mode dies\x1b[2J & <b>is not bold</b>"
-OBEYED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+OBEYED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 """The characters that a terminal or a browser acts upon, but for the newline."""
 
 
@@ -37,12 +39,12 @@ def test_the_terminal(verdict: Verdict, golden: Golden) -> None:
 
 def test_the_markdown(verdict: Verdict, golden: Golden) -> None:
     """A list and a table; what a log says stays text in a ticket."""
-    golden("verdict.md", markdown(verdict, TITLE))
+    golden("verdict.md", markdown(verdict, DOSSIER))
 
 
 def test_the_page(verdict: Verdict, golden: Golden) -> None:
     """One page without scripts and outside links; what a log says stays text in it."""
-    golden("verdict.html", html(verdict, TITLE))
+    golden("verdict.html", html(verdict, DOSSIER))
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 100])
@@ -67,7 +69,27 @@ def test_nothing_in_a_report_is_obeyed(name: str) -> None:
 
 def test_the_page_asks_nobody_for_anything(verdict: Verdict) -> None:
     """No script, no image, no style sheet, and no link but to the files beside it."""
-    page = html(verdict, TITLE)
+    page = html(verdict, DOSSIER)
     links = re.findall(r"""(?:href|src|url)\s*[=(]\s*["']?([^"'>)]*)""", page)
-    assert [] == [link for link in links if not link.startswith("./trials/")]
+    assert [] == [link for link in links if not link.startswith(("./trials/", "#"))]
     assert "<script" not in page
+
+
+@pytest.mark.parametrize("form", [html, markdown])
+def test_a_run_that_started_nothing_has_a_report_too(
+    verdict: Verdict, form: Callable[[Verdict, Dossier], str]
+) -> None:
+    """It says what came of it, and has no empty parts."""
+    nothing = {"established": False, "cause": (), "causes": (), "pairs": (), "trials": (), "hypotheses": ()}
+    bare = verdict.model_copy(update={**nothing, "symptom": None, "stopped_by": "the target cannot be used"})
+    text = form(bare, Dossier(title="nothing"))
+    assert "the target cannot be used" in text
+    assert [] == re.findall(r"(?:## |<h2>)(?:The failure|The pairs|By hand|Hypotheses)", text)
+
+
+def test_every_link_within_the_page_leads_somewhere_and_to_one_place(verdict: Verdict) -> None:
+    """No anchor is missing, and none is there twice."""
+    page = html(verdict, DOSSIER)
+    anchors = re.findall(r'id="([^"]*)"', page)
+    assert sorted(set(anchors)) == sorted(anchors)
+    assert set() == set(re.findall(r'href="#([^"]*)"', page)) - set(anchors)
