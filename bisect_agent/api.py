@@ -42,5 +42,5 @@ def run(path: str | Path, runs: str | Path = "logs", pins: Mapping[str, str] = N
 
     with open_new(Path(path), Path(runs), pins, silent) as investigation:
         verdict = investigation.engine.run().verdict
-    write_reports(investigation.folder, verdict, investigation.playbook.title)
+    write_reports(investigation.folder, verdict)
     return verdict

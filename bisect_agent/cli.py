@@ -127,7 +127,7 @@ def report(
     if form is Form.TERMINAL:
         _show(verdict, as_json=False)
     else:
-        sys.stdout.buffer.write(reports(verdict, folder.resolved().title)[form])
+        sys.stdout.buffer.write(reports(folder, verdict)[form])
 
 
 @app.command()
@@ -223,7 +223,7 @@ def _carry_out(
     with _progress(quiet=quiet, debug=debug) as listener, opened(listener) as investigation:
         with _interruptible(investigation.engine):
             outcome = investigation.engine.run()
-        write_reports(investigation.folder, outcome.verdict, investigation.playbook.title)
+        write_reports(investigation.folder, outcome.verdict)
     _show(outcome.verdict, as_json=as_json)
     _say(f"run folder: {investigation.folder.path}")
     if restored(investigation.engine.state):

@@ -89,12 +89,17 @@ class Flip:
 class Boundary:
     """Where, along the levels of an ordered factor, a failing configuration begins to fail.
 
+    A level in between that fails says so without a witness of its own: that the stack reads the factor
+    is shown by the level that heals.
+
     Attributes:
+        factor: whose levels.
         fails: the first level that fails, as far as was seen.
         heals: the level before it that passes.
         between: changes to the levels between the two, none of which says where it begins.
     """
 
+    factor: str
     fails: str
     heals: str
     between: tuple[Flip, ...]
@@ -424,7 +429,7 @@ class Inquiry:
                 fails = middle
         factor = flips[heals].setting.factor
         level = flips[fails].setting.level if fails < len(flips) else failing[factor]
-        return Boundary(level, flips[heals].setting.level, tuple(flips[heals + 1 : fails]))
+        return Boundary(factor, level, flips[heals].setting.level, tuple(flips[heals + 1 : fails]))
 
     @staticmethod
     def _says(flip: Flip) -> bool:

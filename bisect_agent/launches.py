@@ -24,11 +24,22 @@ class Complaint(Frozen):
 
 def complaints(script: str) -> tuple[Complaint, ...]:
     """What a launch script, for a POSIX shell, starts that would not be ours, in the order of its lines."""
-    programs = list(_programs(_commands(script)))
-    found = [complaint for program in programs if (complaint := _complaint(program))]
-    if not found and (last := _left_behind(programs)):
-        found.append(last)
+    found = (complaint for program in _programs(_commands(script)) if (complaint := _complaint(program)))
     return tuple(sorted(found, key=lambda complaint: complaint.line))
+
+
+def left_behind(script: str) -> Complaint | None:
+    """The last program, where the script neither waits for it nor goes on with another.
+
+    It is ours all the same; but the script's end is the end of the attempt, and a server's must not end.
+    """
+    own = [p for p in _programs(_commands(script)) if not p.command.aside]
+    while own and own[-1].name in _IDLE and not own[-1].command.background:
+        own.pop()
+    if not own or not own[-1].command.background:
+        return None
+    found = f"`{own[-1].name}` is sent to the background, and the script ends without waiting for it"
+    return Complaint(line=own[-1].command.line, found=found, remedy=_FOREGROUND)
 
 
 def words(script: str) -> tuple[str, ...]:
@@ -396,22 +407,17 @@ _ALWAYS = {"sbatch": "the batch system", "qsub": "the batch system", "bsub": "th
 _ALWAYS |= {"at": "the at daemon", "daemonize": "nobody"}
 """Programs that do so whatever they are told, unless they are only asked something."""
 _ONLY_ASKED = frozenset({"-l", "-r", "-d", "-c", "-V", "--help", "--version", "-h"})
-_IDLE = frozenset({"echo", "printf", "true", ":", "exit"})
+_IDLE = frozenset({"echo", "printf", "true", ":", "exit", "disown"})
 """What may stand behind a server that was sent to the background, and does not wait for it."""
 
 
 def _complaint(program: _Program) -> Complaint | None:
-    line, background = program.command.line, program.command.background
-    if program.name == "disown":
-        return Complaint(line=line, found="`disown` gives up what the script has started", remedy=_FOREGROUND)
-    if {"setsid -f", "setsid --fork"} & program.around or ("setsid" in program.around and background):
-        found = "`setsid` in the background takes the program out of the script's session"
-        return Complaint(line=line, found=found, remedy=_FOREGROUND)
     started = _elsewhere(program)
     if started is None:
         return None
     shown, owner = started
     found = f"`{shown}` leaves the program to {owner}: it is no process of this script, and not ended with it"
+    line = program.command.line
     return Complaint(line=line, found=found, remedy=_INSIDE if owner == _ENGINE else _OWN)
 
 
@@ -471,14 +477,3 @@ def _letters(rest: Sequence[str]) -> set[str]:
             letters |= set(word[1:])
         valued = not valued and word[-1:] in set("ScstTehp")
     return letters
-
-
-def _left_behind(programs: Sequence[_Program]) -> Complaint | None:
-    """The last program, where the script neither waits for it nor goes on with another."""
-    own = [p for p in programs if not p.command.aside]
-    while own and own[-1].name in _IDLE and not own[-1].command.background:
-        own.pop()
-    if not own or not own[-1].command.background:
-        return None
-    found = f"`{own[-1].name}` is sent to the background, and the script ends without waiting for it"
-    return Complaint(line=own[-1].command.line, found=found, remedy=_FOREGROUND)

@@ -7,6 +7,7 @@ Adding a file to them is all it takes to teach the product something (hypotheses
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -171,7 +172,7 @@ def arguments(stack: str) -> Shipped | None:
         shipped(file.read_text(encoding="utf-8"))
         for file in (folder("hypotheses") / "arguments").glob(f"{stack}-*.json")
     ]
-    return max(found, key=lambda known: [int(part) for part in known.version.split(".")], default=None)
+    return max(found, key=lambda known: [int(n) for n in re.findall(r"\d+", known.version)], default=None)
 
 
 @cache

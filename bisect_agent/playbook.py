@@ -15,7 +15,7 @@ from typing import Literal
 
 from bisect_agent import codefiles, library, profiles, variables, yamlmarks
 from bisect_agent.errors import UsageError
-from bisect_agent.launches import complaints
+from bisect_agent.launches import complaints, left_behind
 from bisect_agent.model import (
     Command,
     Configuration,
@@ -242,7 +242,7 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
     suspects = read_suspects(keys.get("suspects"), good, bad)
     varied = [*(setting.factor for setting in bad.differs(good)), *suspects]
     target = _target(top, keys, kind, folder, ours)
-    launch = _launch(top, keys, folder, factors)
+    launch = _launch(top, keys, kind, folder, factors)
     families = profile.families if profile else ()
     return Playbook(
         title=keys["title"].text("title: what this is about") if "title" in keys else path.stem,
@@ -431,11 +431,13 @@ def _passed(field: Field) -> Iterator[str]:
         yield name
 
 
-def _launch(top: Field, keys: Mapping[str, Field], folder: Path, factors: Sequence[Factor]) -> str:
+def _launch(
+    top: Field, keys: Mapping[str, Field], kind: Kind, folder: Path, factors: Sequence[Factor]
+) -> str:
     takers = [f.name for f in factors if isinstance(f, FlagsFactor | OptionFactor) and f.levels]
     scripted = next((f for f in factors if isinstance(f, ScriptFactor)), None)
     if scripted is not None:
-        _check_scripts(scripted, keys, takers)
+        _check_scripts(scripted, keys, kind, takers)
         return ""
     match keys:
         case {"launch": _, "launch_file": field}:
@@ -448,7 +450,7 @@ def _launch(top: Field, keys: Mapping[str, Field], folder: Path, factors: Sequen
         case _:
             top.refuse_key("there is neither `launch` nor `launch_file`", _LAUNCH)
             return ""
-    _check_script(text, field, "the launch script", takers)
+    _check_script(text, field, "the launch script", kind, takers)
     return text
 
 
@@ -461,7 +463,9 @@ def _launch_file(field: Field, folder: Path) -> str:
         return ""
 
 
-def _check_scripts(factor: ScriptFactor, keys: Mapping[str, Field], takers: Collection[str]) -> None:
+def _check_scripts(
+    factor: ScriptFactor, keys: Mapping[str, Field], kind: Kind, takers: Collection[str]
+) -> None:
     """The launch scripts of a factor, in place of `launch`."""
     for name in ("launch", "launch_file"):
         if name in keys:
@@ -470,16 +474,17 @@ def _check_scripts(factor: ScriptFactor, keys: Mapping[str, Field], takers: Coll
     entry = keys["factors"].entries("")[factor.name]
     field = entry.entries("")["script"]
     for level, text in factor.levels.items():
-        _check_script(text, field, f"the launch script of {factor.name}={level}", takers)
+        _check_script(text, field, f"the launch script of {factor.name}={level}", kind, takers)
 
 
-def _check_script(text: str, field: Field, what: str, takers: Collection[str]) -> None:
+def _check_script(text: str, field: Field, what: str, kind: Kind, takers: Collection[str]) -> None:
     """A script must take the arguments, and what it starts must be ours to watch and to end."""
     if text and takers and not takes_arguments(text):
         field.refuse(
             f'{what} has no "$@", so the flags of {", ".join(takers)} would reach nothing',
             f'put "$@", with its quotes, where the arguments go: {_LAUNCH}',
         )
-    for complaint in complaints(text):
+    behind = left_behind(text) if kind is Kind.SERVER else None
+    for complaint in (*complaints(text), *([behind] if behind else [])):
         found = f"{what}, line {complaint.line}: {complaint.found}"
         field.refuse_line(complaint.line, found, complaint.remedy)

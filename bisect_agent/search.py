@@ -218,14 +218,16 @@ def _needs(inquiry: Inquiry, factor: str) -> str:
 
 def _step(inquiry: Inquiry, ahead: Ahead) -> _Idea:
     """A change that decides where the search goes on."""
-    setting, name = ahead.setting, _name(inquiry)
+    setting = ahead.setting
     match ahead.asks:
         case "needs":
             why = _needs(inquiry, setting.factor)
         case "begins":
-            why = f"at which level of {setting.factor} does the failure begin? halfway"
+            why = (
+                f"at which level of {setting.factor} does the failure begin? {setting.level} is about halfway"
+            )
         case "without":
-            why = f"no single change is enough: does {name} fail with {setting} too?"
+            why = f"no single change is enough: does {_name(inquiry)} fail with {setting} too?"
         case _:
             assert_never(ahead.asks)
     return _change(inquiry, setting, why)
@@ -269,7 +271,7 @@ def _others(table: Table) -> list[_Idea] | Finished:
     if not table.playbook.every_cause or (ahead := table.ahead()) is None:
         return Finished(Stop.CAUSE, _found(table))
     failing, setting = ahead
-    why = f"is there another cause? {_called(table, failing)} without {failing[setting.factor]}"
+    why = f"is there another cause? does {_called(table, failing)} still fail with {setting}?"
     return [_Idea(failing.replace([setting]), why, failing, Single(setting=setting))]
 
 

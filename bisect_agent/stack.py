@@ -255,7 +255,9 @@ def files(spec):
 def look(package):
     prefix = "(?:" + "|".join(map(re.escape, package["prefixes"])) + ")"
     own = prefix + "[A-Z0-9_]+"
-    word = re.compile(("['\"](%s)['\"]|\\b(%s)\\s*(?::[^=\\n]*)?=\\s*\\w*Env\\w*\\(" % (own, own)).encode())
+    string = "['\"](%s)['\"](?!\\s*:\\s*_?Deprecated)" % own
+    bound = "\\b(%s)\\s*(?::[^=\\n]*)?=\\s*\\w*Env\\w*\\(" % own
+    word = re.compile((string + "|" + bound).encode())
     built = re.compile(("[fF](['\"])(%s[A-Z0-9_]*(?:\\{[^{}\\n]*\\}[A-Z0-9_]*)+)\\1" % prefix).encode())
     told = re.compile(prefix + "[*]*[A-Z0-9_]")  # more than the prefix: else it would hold any name
     plain = re.compile(own.encode())
@@ -266,7 +268,7 @@ def look(package):
     for path in files(spec):
         if not path.endswith(".py"):
             compiled.append(path)
-        elif time.monotonic() > end:
+        elif time.monotonic() > end or not os.access(path, os.R_OK):
             complete = False
         else:
             with open(path, "rb") as file:
@@ -278,7 +280,7 @@ def look(package):
                 if told.match(name):
                     found.add(name)
     for path in compiled:
-        if time.monotonic() > end or not os.path.isfile(path) or os.path.getsize(path) < 4:
+        if time.monotonic() > end or not os.access(path, os.R_OK) or os.path.getsize(path) < 4:
             continue
         with open(path, "rb") as file:
             if file.read(4) != b"\x7fELF":
@@ -304,8 +306,8 @@ print("\n" + json.dumps([found for found in map(look, json.loads(sys.argv[1])) i
 def names_command(python: Interpreter, packages: Sequence[Package]) -> tuple[str, ...]:
     """The command that looks for the packages' own environment names in their files; it takes 30 s at most.
 
-    A name counts where it is a whole string, where it is bound to a call of an `Env…` class, where an
-    f-string puts it together, or anywhere in compiled code.
+    A name counts where it is a whole string (but not as a key of a table of `Deprecated…`), where it is
+    bound to a call of an `Env…` class, where an f-string puts it together, or anywhere in compiled code.
     """
     wanted = [
         {"name": package.name, "prefixes": package.prefixes} for package in packages if package.prefixes

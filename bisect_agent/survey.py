@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from bisect_agent import library
-from bisect_agent.arguments import Finding, Names, Options, check, check_names, from_help
+from bisect_agent.arguments import Finding, Names, Options, Shipped, check, check_names, from_help
 from bisect_agent.attempt import BOUND, POLL, Edge
 from bisect_agent.errors import TargetError
 from bisect_agent.model import Asked, EnvFactor, Note, Playbook, Profile
@@ -42,22 +42,18 @@ def ask(playbook: Playbook, edge: Edge) -> Asked:
     except (Setback, TargetError) as error:
         options, names = None, ()
         unasked = (Note(about=profile.name, text=f"it could not be asked: {error}"),)
-    installed = options is not None or bool(names)
     shipped = library.arguments(profile.name)
-    if shipped is not None and not installed:
-        prefixes = next((p.prefixes for p in profile.packages if p.name == shipped.stack), ())
-        options, names = shipped.known(), (shipped.names(prefixes),)
-    if not installed:
-        basis = f", so what follows is by {options.source}" if options else ""
+    if options is None and not names:
+        basis = f"; what follows is by {shipped.stack} {shipped.version}" if shipped else ""
         unasked = (*unasked, Note(about=profile.name, text=f"it is not found on the target{basis}"))
-    found = [*_of_arguments(playbook, profile, options), *_of_names(playbook, profile, names)]
     return Asked(
         sources=tuple(name.source for name in names),
         notes=(
             *unasked,
-            *(note if installed else note.model_copy(update={"wrong": False}) for note in found),
+            *_of_arguments(playbook, profile, options, shipped),
+            *_of_names(playbook, profile, names or _listed(profile, shipped)),
         ),
-        reads=tuple(name for name in _variables(playbook) if installed and any(n.holds(name) for n in names)),
+        reads=tuple(name for name in _variables(playbook) if any(name in n.names for n in names)),
     )
 
 
@@ -113,19 +109,40 @@ def _variables(playbook: Playbook) -> list[str]:
     return [*own, *playbook.target.env]
 
 
-def _of_arguments(playbook: Playbook, profile: Profile, options: Options | None) -> Iterator[Note]:
-    """What the program would say of each level's arguments."""
-    for factor in playbook.factors if options else ():
+def _of_arguments(
+    playbook: Playbook, profile: Profile, told: Options | None, shipped: Shipped | None
+) -> Iterator[Note]:
+    """What the program would say of each level's arguments, by its own word or else by our list of it.
+
+    Our list may be of another version, so by it alone nothing is wrong. Nor is an option that our list
+    knows and the program's help does not show: some are hidden there.
+    """
+    listed = shipped.known() if shipped else None
+    if told is None and listed is None:
+        return
+    for factor in playbook.factors:
         for level in factor.levels:
-            assert options is not None, "the loop has nothing to go through"
-            for finding in check(arguments_of(factor, level), options, profile.retired):
-                yield _note(f"{factor.name}={level}", finding)
+            arguments = arguments_of(factor, level)
+            by_list = check(arguments, listed, profile.retired) if listed else ()
+            found = check(arguments, told, profile.retired) if told else by_list
+            strange = {finding.argument for finding in by_list if finding.kind == "unknown"}
+            for finding in found:
+                hidden = listed is not None and finding.kind == "unknown" and finding.argument not in strange
+                sure = told is not None and not hidden
+                yield _note(f"{factor.name}={level}", finding, wrong=finding.wrong and sure)
 
 
 def _of_names(playbook: Playbook, profile: Profile, names: Sequence[Names]) -> Iterator[Note]:
     for finding in check_names(_variables(playbook), names, profile.retired):
-        yield _note(finding.argument, finding)
+        yield _note(finding.argument, finding, wrong=False)
 
 
-def _note(about: str, finding: Finding) -> Note:
-    return Note(about=about, text=finding.text, remedy=finding.remedy, wrong=finding.wrong)
+def _listed(profile: Profile, shipped: Shipped | None) -> tuple[Names, ...]:
+    """The names by our list of the stack."""
+    if shipped is None:
+        return ()
+    return (shipped.names(next((p.prefixes for p in profile.packages if p.name == shipped.stack), ())),)
+
+
+def _note(about: str, finding: Finding, *, wrong: bool) -> Note:
+    return Note(about=about, text=finding.text, remedy=finding.remedy, wrong=wrong)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from bisect_agent.bounds import bound
 from bisect_agent.claims import HypothesisResult, assess, gap
 from bisect_agent.events import SCHEMA, Attempt, RunState, TrialPlanned
-from bisect_agent.evidence import Answer, Boundary, Healing, Standing, Table, accused
+from bisect_agent.evidence import VOTES, Answer, Boundary, Healing, Inquiry, Standing, Table, accused
 from bisect_agent.model import (
     Command,
     Configuration,
@@ -192,9 +192,8 @@ def _unknown(playbook: Playbook, table: Table, symptom: SymptomResult | None) ->
     factors = [*(s.factor for s in playbook.bad.differs(playbook.good)), *playbook.suspects]
     silent = {Standing.NEEDED, Standing.NOT_NEEDED}
     gaps = [gap(f, i) for i in table.inquiries for f in factors if i.standing(f) not in silent]
-    gaps += [
-        _unbounded(table, b) for i in table.inquiries for f in factors if (b := i.boundary(f)) and b.between
-    ]
+    boundaries = [(i, found) for i in table.inquiries for f in factors if (found := i.boundary(f))]
+    gaps += [said for i, found in boundaries for said in _boundary(i, found)]
     gaps += [said for healing in table.healings() if (said := _another(table, healing))]
     if symptom.order == "not shown":
         gaps.append("which rank failed first: the log's stamps do not show it")
@@ -206,12 +205,20 @@ def _unknown(playbook: Playbook, table: Table, symptom: SymptomResult | None) ->
     return tuple(dict.fromkeys(gaps))
 
 
-def _unbounded(table: Table, found: Boundary) -> str:
-    """Between which levels of an ordered factor it stays open where the failure begins."""
-    factor = found.between[0].setting.factor
-    levels = ", ".join(f"{f.setting.level} {_silence(table, f.configuration)}" for f in found.between)
-    passes, fails = (Setting(factor=factor, level=level) for level in (found.heals, found.fails))
-    return f"where between {passes}, which passes, and {fails}, which fails, it begins: {levels}"
+def _boundary(inquiry: Inquiry, found: Boundary) -> Iterator[str]:
+    """What stays open of where along an ordered factor the failure begins."""
+    table, here = inquiry.table, inquiry.walk.here
+    passes, fails = (Setting(factor=found.factor, level=level) for level in (found.heals, found.fails))
+    if found.between:
+        levels = ", ".join(f"{f.setting.level} {_silence(table, f.configuration)}" for f in found.between)
+        yield f"where between {passes}, which passes, and {fails}, which fails, it begins: {levels}"
+    run = table.first(here)
+    changed = here[found.factor] != table.playbook.bad[found.factor]
+    if changed and run.applied.get(found.factor) not in VOTES:
+        yield (
+            f"whether {fails} took effect: it was not witnessed ({run.trial.id});"
+            f" that {found.factor} is read is shown by {passes}, which heals"
+        )
 
 
 def _another(table: Table, healing: Healing) -> str:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bisect_agent.attempt import Edge, Task, carry_out
+from bisect_agent.clock import SystemClock
 from bisect_agent.events import Closed, OfAttempt
 from bisect_agent.folder import RunFolder
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.investigation import SystemClock
 from bisect_agent.judge import Known, judge
 from bisect_agent.model import (
     Evidence,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bisect_agent.launches import complaints, words
+from bisect_agent.launches import complaints, left_behind, words
 
 DETACHING = [
     ("docker run -d --gpus all img", "docker run -d"),
@@ -28,16 +28,6 @@ DETACHING = [
     ("kubectl -n test apply -f server.yaml", "kubectl apply"),
     ("sbatch job.sh", "sbatch"),
     ("echo python3 server.py | at now", "at"),
-    ("nohup python3 server.py > log 2>&1 &", "background"),
-    ("python3 server.py &\necho $! > pid", "background"),
-    ("python3 server.py 2>&1 | tee log &", "background"),
-    ("( python3 server.py & )", "background"),
-    ("(cd /srv; python3 server.py) &", "background"),
-    ("{ python3 server.py; } &", "background"),
-    ("for n in 1 2; do python3 server.py $n & done", "background"),
-    ("setsid python3 server.py > log 2>&1 & wait", "setsid"),
-    ("setsid --fork python3 server.py", "setsid"),
-    ("python3 server.py & disown; wait", "disown"),
 ]
 
 
@@ -47,6 +37,27 @@ def test_a_launch_that_lets_go_of_what_it_starts_is_refused(script: str, found: 
     (complaint,) = complaints(script)
     assert (1, True) == (complaint.line, found in complaint.found)
     assert complaint.remedy
+
+
+BEHIND = [
+    "nohup python3 server.py > log 2>&1 &",
+    "python3 server.py &\necho $! > pid",
+    "python3 server.py 2>&1 | tee log &",
+    "( python3 server.py & )",
+    "(cd /srv; python3 server.py) &",
+    "{ python3 server.py; } &",
+    "for n in 1 2; do python3 server.py $n & done",
+    "python3 server.py & disown",
+]
+
+
+@pytest.mark.parametrize("script", BEHIND)
+def test_a_program_that_nobody_waits_for_is_named(script: str) -> None:
+    """It is ours, and is ended; but where a server is meant to stay, the script must stay with it."""
+    behind = left_behind(script)
+    assert behind is not None
+    assert "is sent to the background" in behind.found
+    assert () == complaints(script)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +113,8 @@ INNOCENT = [
     "atq",
     "nohup python3 server.py",
     "exec setsid python3 server.py",
+    "setsid python3 server.py > log 2>&1 & wait",
+    "setsid --fork python3 server.py",
     "python3 server.py & wait",
     "python3 server.py &\nwait $!",
     "python3 server.py & sleep infinity",
@@ -121,7 +134,7 @@ INNOCENT = [
 @pytest.mark.parametrize("script", INNOCENT)
 def test_a_launch_that_keeps_what_it_starts_is_not(script: str) -> None:
     """Comments, quoted text, heredocs, paths, and what looks like a command or a `&`."""
-    assert complaints(script) == ()
+    assert (complaints(script), left_behind(script)) == ((), None)
 
 
 WORDS = st.from_regex(r"[A-Za-z0-9_./,:@%+-]{1,12}", fullmatch=True)

@@ -439,6 +439,13 @@ def test_a_version_that_cannot_be_tested_is_stepped_around() -> None:
     assert frozenset({setting("v=v4")}) == verdict(playbook, world)[1]
 
 
+def test_a_version_that_does_not_show_counts_where_another_heals() -> None:
+    """That the stack reads it is shown by the one that heals (rule 4)."""
+    playbook = playbook_of({"v": VERSIONS}, {"v": "v7"}, ordered="v")
+    world = replace(since(3), silent=frozenset({"v"}))
+    assert frozenset({setting("v=v3")}) == verdict(playbook, world)[1]
+
+
 def test_a_version_that_fails_otherwise_says_nothing_of_the_boundary() -> None:
     """It is a lead, and the search goes around it."""
     playbook = playbook_of({"v": VERSIONS[:4]}, {"v": "v3"}, ordered="v")

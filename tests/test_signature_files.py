@@ -85,7 +85,7 @@ def test_ones_own_stand_in_place_of_shipped_ones(tmp_path: Path) -> None:
     )
     file = tmp_path / "playbook"
     file.write_text(
-        "playbook: 1\nkind: job\nlaunch: exec true\nfactors: {a: {env: A, levels: {x: 1, y: 2}}}\nbad: {a: y}\n"
+        "playbook: 1\nkind: job\nlaunch: ls\nfactors: {a: {env: A, levels: {x: 1, y: 2}}}\nbad: {a: y}\n"
         "observe: {signatures: [{id: own, role: symptom, pattern: z}]}\n"
     )
     file.chmod(0o644)

@@ -100,6 +100,7 @@ class Envs:
     ENGINE_TYPED: EnvField = EnvInt(3)
     ENGINE_KIND = 3
 b = os.environ[f"ENGINE_{tool.upper().replace('-', '_')}_PATH"], f"ENGINE_{anything}"
+OLD = {"ENGINE_GONE": _DeprecatedEnv(note="it has no effect")}
 # ENGINE_COMMENT
 message = "set ENGINE_PROSE=1"
 OTHER = "OTHER_NAME"

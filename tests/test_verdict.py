@@ -214,6 +214,16 @@ def test_what_bounds_and_levels_hide_is_unknown(all_of_it: Verdict) -> None:
     ) == all_of_it.unknown
 
 
+def test_a_first_failing_level_that_does_not_show_is_told(tmp_path: Path) -> None:
+    """It is accused by its pair; that it took effect was not seen itself."""
+    playbook = playbook_of({"v": ("v0", "v1", "v2")}, {"v": "v2"}, ordered="v")
+    world = World(tuple(Rule(frozenset({setting(f"v=v{n}")})) for n in (1, 2)), silent=frozenset({"v"}))
+    verdict = investigated(tmp_path / "run", world, playbook)[1].verdict
+    assert (
+        "whether v=v1 took effect: it was not witnessed (t03); that v is read is shown by v=v0, which heals",
+    ) == verdict.unknown
+
+
 def test_another_cause_that_was_seen_and_not_asked_for_is_told(either: Verdict) -> None:
     """Without `b`, which is the cause, `bad` still failed."""
     assert ("another cause: with b=0 it still fails (t05); `causes: all` looks for it",) == either.unknown

@@ -77,7 +77,7 @@ FILES = (
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(FEW, max_examples=25)
+@settings(FEW, max_examples=15)
 @given(data=st.data())
 def test_any_changed_byte_is_found_and_its_file_named(
     run: tuple[RunFolder, Verdict], name: str, data: st.DataObject

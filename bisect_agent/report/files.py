@@ -53,9 +53,8 @@ def _reader(folder: RunFolder) -> Read:
     return read
 
 
-def write_reports(folder: RunFolder, verdict: Verdict, title: str = "") -> None:
+def write_reports(folder: RunFolder, verdict: Verdict) -> None:
     """Puts the reports for people beside `verdict.json`, which the engine has written and sealed."""
-    del title
     made = reports(folder, verdict)
     folder.write("verdict.md", made["markdown"])
     folder.write("verdict.html", made["html"])

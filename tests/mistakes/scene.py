@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bisect_agent.attempt import Clock, Edge, Task, carry_out
+from bisect_agent.attempt import Edge, Task, carry_out
 from bisect_agent.claims import HypothesisResult
+from bisect_agent.clock import Clock, SystemClock
 from bisect_agent.errors import ExitCode
 from bisect_agent.events import Closed, OfAttempt
 from bisect_agent.folder import RunFolder
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.investigation import Means, SystemClock, open_new
+from bisect_agent.investigation import Means, open_new
 from bisect_agent.judge import Known, judge
 from bisect_agent.model import Failed, Observation, Outcome, Passed, Symptom, Trial, Unresolved
 from bisect_agent.playbook import load

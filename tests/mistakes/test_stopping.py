@@ -18,7 +18,9 @@ from bisect_agent.model import MatchKind, Reason, SymptomKind
 from tests.mistakes.scene import READY, Scene, Seen
 
 CRASH = "Subprocess scheduler_0 (pid=7) crashed with exit code -15"
-"""What a server says of a child that we have ended: it reads like a failure, and a signature knows it."""
+"""What a server says of a child that we have asked to end."""
+KILLED = "Subprocess scheduler_0 (pid=7) crashed with exit code -9"
+"""What it says of one that we have ended: it reads like a failure, and a signature knows it."""
 SECOND_START = '[ "$(echo >> starts; wc -l < starts)" = 1 ] ||'
 
 # --- 6: `pkill -9 -f`, and the triage's own kill taken for a crash ------------------------------------
@@ -62,11 +64,11 @@ def test_a_later_process_with_a_recorded_pid_lives_on(
 def test_what_our_stop_brings_about_is_no_failure(scene: Scene) -> None:
     """A hang is a hang, whatever the server says when it is ended for it."""
     scene.job(
-        f"trap 'echo \"{CRASH}\"; echo Killed; exit 1' TERM\necho up\nsleep 60 & wait\n",
+        f"trap 'echo \"{KILLED}\"; exit 1' TERM\necho up\nsleep 60 & wait\n",
         limits={"start": "1s"},
     )
     seen = scene.attempt()
-    assert (SymptomKind.HANG, True) == (seen.symptom().kind, CRASH in log(scene, seen))
+    assert (SymptomKind.HANG, True) == (seen.symptom().kind, KILLED in log(scene, seen))
 
 
 def test_a_pass_that_we_stop_is_a_pass(scene: Scene) -> None:
