@@ -129,6 +129,68 @@ def test_a_launch_script_can_be_what_is_varied(agent: Agent) -> None:
     assert [(folder / "old.sh").read_text(), (folder / "new.sh").read_text()] == scripts
 
 
+def test_an_ordered_factor_is_bisected_to_the_first_level_that_fails(agent: Agent) -> None:
+    """Eight versions, of which the last three fail: found in three runs, with the pair next to each other."""
+    versions = ", ".join(f"v{n}: {'--broken' if n > 5 else '--fine'}" for n in range(1, 9))
+    run = investigated(
+        agent,
+        f"""\
+        playbook: 1
+        kind: job
+        launch: exec python3 job.py $VERSION
+        factors:
+          version: {{env: VERSION, levels: {{{versions}}}, ordered: true}}
+        bad: {{version: v8}}
+        """,
+    )
+    verdict = run.verdict()
+    levels = {trial.id: trial.configuration["version"] for trial in verdict.trials}
+    assert (Setting(factor="version", level="v6"),) == verdict.cause
+    assert [("v6", "v5")] == [(levels[pair.failing], levels[pair.passing]) for pair in verdict.pairs]
+    assert len(verdict.trials) <= 7
+    assert run.command("verify").end() == ExitCode.CONCLUDED
+
+
+def test_every_cause_is_found_where_that_is_asked_for(agent: Agent) -> None:
+    """Two settings, each of which is enough: both are named, each with pairs of its own."""
+    run = investigated(
+        agent,
+        """\
+        playbook: 1
+        kind: job
+        launch: exec python3 job.py "$@"
+        factors:
+          a: {flags: {off: [], on: [--broken]}}
+          b: {option: {name: --backend, levels: [triton, flash]}}
+        bad: {a: on, b: flash}
+        causes: all
+        """,
+    )
+    causes = set(run.verdict().causes)
+    assert {(Setting(factor="a", level="on"),), (Setting(factor="b", level="flash"),)} == causes
+    assert run.command("verify").end() == ExitCode.CONCLUDED
+
+
+def test_a_configuration_that_cannot_be_is_never_run(agent: Agent) -> None:
+    """The bounds of the playbook keep it from being planned, and the verdict says what stays open."""
+    run = investigated(
+        agent,
+        """\
+        playbook: 1
+        kind: job
+        launch: exec python3 job.py "$@"
+        factors:
+          a: {flags: {off: [], on: [--broken]}}
+          b: {option: {name: --backend, levels: [triton, native]}, requires: {native: {a: off}}}
+        bad: {a: on}
+        """,
+    )
+    verdict = run.verdict()
+    assert (Setting(factor="a", level="on"),) == verdict.cause
+    assert not any(t.configuration["a"] == "on" and t.configuration["b"] == "native" for t in verdict.trials)
+    assert any("b=native requires a=off" in gap for gap in verdict.unknown)
+
+
 def test_every_attempt_begins_with_empty_caches_and_they_are_gone_afterwards(agent: Agent) -> None:
     """A cache that an attempt leaves behind would decide the next one; shared, it does."""
     playbook = """\
