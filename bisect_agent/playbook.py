@@ -39,6 +39,7 @@ from bisect_agent.playbook_factors import (
     read_hypotheses,
     read_suspects,
 )
+from bisect_agent.playbook_kinds import text_beside
 from bisect_agent.playbook_observe import read_limits, read_observe
 from bisect_agent.profiles import Loaded, argument_witness, further_ports
 from bisect_agent.signature_files import read_folder
@@ -446,21 +447,12 @@ def _launch(
         case {"launch": field}:
             text = field.text(_LAUNCH)
         case {"launch_file": field}:
-            text = _launch_file(field, folder)
+            text = text_beside(field, folder, "launch file")
         case _:
             top.refuse_key("there is neither `launch` nor `launch_file`", _LAUNCH)
             return ""
     _check_script(text, field, "the launch script", kind, takers)
     return text
-
-
-def _launch_file(field: Field, folder: Path) -> str:
-    name = field.text("launch_file: launch.sh")
-    try:
-        return codefiles.read(folder / name) if name else ""
-    except codefiles.UnusableFile as error:
-        field.refuse(f"the launch file {name} {error.found}", error.remedy)
-        return ""
 
 
 def _check_scripts(

@@ -193,7 +193,7 @@ def _file_text(level: str, field: Field, folder: Path) -> str | None:
         case {"text": text}:
             return text.scalar() if text.scalar() is not None else text.text(f"{level}: {{text: '…'}}")
         case {"from": source}:
-            return _text_of(source, folder, "file")
+            return text_beside(source, folder, "file")
         case _ if field.is_mapping:
             field.refuse_key(f"`{field.path}` has neither `text` nor `from`", example)
     return ""
@@ -201,12 +201,12 @@ def _file_text(level: str, field: Field, folder: Path) -> str | None:
 
 def _scripts(field: Field, folder: Path) -> dict[str, str]:
     return {
-        level: _text_of(entry, folder, "launch file")
+        level: text_beside(entry, folder, "launch file")
         for level, entry in _levels(field, _SCRIPT_EXAMPLE).items()
     }
 
 
-def _text_of(field: Field, folder: Path, what: str) -> str:
+def text_beside(field: Field, folder: Path, what: str) -> str:
     """The text of a file beside the playbook."""
     name = field.text("the name of a file beside the playbook")
     try:
