@@ -17,7 +17,7 @@ from bisect_agent.errors import TargetError, UsageError
 from bisect_agent.evidence import accused
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.model import Asked, Command, Configuration, FileFactor, Playbook, ScriptFactor
+from bisect_agent.model import Asked, Command, Configuration, EnvFactor, FileFactor, Playbook, ScriptFactor
 from bisect_agent.secrets import Masker
 from bisect_agent.serving import busy
 from bisect_agent.survey import ask
@@ -52,16 +52,18 @@ def check(path: Path, pins: Mapping[str, str], signatures: Path | None = None) -
             f" (undecided: no factor plays {', '.join(hypothesis.missing)})" if hypothesis.missing else ""
         )
         yield f"hypothesis {hypothesis.id}: {hypothesis.claim}{missing}"
-    for factor in resolved.factors:
-        if factor.witness is None:
-            yield f"note: {factor.name} has no witness: a change of it that does not heal will not count"
     limits = resolved.limits
     yield (
         f"limits: start {limits.start:g} s, quiet {limits.quiet:g} s, request {limits.request:g} s,"
         f" stop {limits.stop:g} s, {limits.trials} attempts, wall {limits.wall:g} s"
     )
     _could_run(resolved)
-    yield from _told(_asked(resolved, ours))
+    asked = _asked(resolved, ours)
+    for factor in resolved.factors:
+        read = isinstance(factor, EnvFactor) and factor.env in asked.reads
+        if factor.witness is None and not read:
+            yield f"note: {factor.name} has no witness: a change of it that does not heal will not count"
+    yield from _told(asked)
     yield (
         "it can run: the script parses, and the ports are free"
         if resolved.target.ports

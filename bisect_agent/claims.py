@@ -16,6 +16,7 @@ from bisect_agent.model import (
     Prediction,
     Setting,
     State,
+    SymptomKind,
 )
 
 Move = tuple[str, State]
@@ -51,6 +52,26 @@ def predict(hypothesis: Hypothesis, playbook: Playbook, configuration: Configura
     return "fails" if changed <= set(hypothesis.excludes) else "nothing"
 
 
+_PLAIN = frozenset({"hang", "device-memory", "host-memory", "cache-memory", "shared-memory"})
+"""Classes of failure that always show as what they are: what no signature knows is none of these."""
+
+
+def relevant(playbook: Playbook, table: Table) -> tuple[Hypothesis, ...]:
+    """The hypotheses that speak of the failure under investigation; all, before it was seen."""
+    symptom = table.symptom
+    if symptom is None:
+        return playbook.hypotheses
+    signatures = (*playbook.observe.signatures, *playbook.signatures)
+    topic = "hang" if symptom.kind is SymptomKind.HANG else ""
+    if symptom.kind is SymptomKind.SIGNATURE:
+        topic = next((s.topic for s in signatures if s.id == symptom.id), "")
+    return tuple(
+        h
+        for h in playbook.hypotheses
+        if not h.topics or (topic in h.topics if topic else not _PLAIN.issuperset(h.topics))
+    )
+
+
 @dataclass(frozen=True)
 class _Finding:
     state: State
@@ -77,7 +98,7 @@ def assess(hypothesis: Hypothesis, table: Table) -> HypothesisResult:
 
 def undecided(playbook: Playbook, table: Table) -> list[Hypothesis]:
     """The hypotheses that these trials leave open."""
-    return [h for h in playbook.hypotheses if assess(h, table).state is State.UNDECIDED]
+    return [h for h in relevant(playbook, table) if assess(h, table).state is State.UNDECIDED]
 
 
 def _together(findings: list[_Finding]) -> _Finding:
@@ -205,9 +226,9 @@ def moves(playbook: Playbook, table: Table, now: Mapping[str, str], *, last: boo
     """How the hypotheses move from the states they have, `now`, to what the trials say.
 
     One that was decided and is to be decided otherwise is undecided in between. One that nothing has
-    decided stays open until the `last` trial has settled.
+    decided stays open until the `last` trial has settled. One that speaks of other failures does not move.
     """
-    for hypothesis in playbook.hypotheses:
+    for hypothesis in relevant(playbook, table):
         before, said = now.get(hypothesis.id), assess(hypothesis, table).state
         if before == said:
             continue

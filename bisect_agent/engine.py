@@ -16,7 +16,7 @@ from typing import assert_never
 
 from bisect_agent import events, search
 from bisect_agent.attempt import Edge, Task, carry_out
-from bisect_agent.claims import moves, predict
+from bisect_agent.claims import moves, predict, relevant
 from bisect_agent.errors import RANK, ExitCode, RunFolderFull, TargetError
 from bisect_agent.events import Entry, OfAttempt, RunState
 from bisect_agent.evidence import Table
@@ -261,7 +261,8 @@ class Engine:
     def _plan(self, wanted: search.Wanted) -> None:
         """The intent to run a trial, with what each hypothesis predicts of it."""
         playbook = self._playbook
-        predicted = {h.id: predict(h, playbook, wanted.trial.configuration) for h in playbook.hypotheses}
+        asked = relevant(playbook, Table(playbook, self.state.settled()))
+        predicted = {h.id: predict(h, playbook, wanted.trial.configuration) for h in asked}
         self._append(events.TrialPlanned(trial=wanted.trial, why=wanted.why, predicted=predicted))
 
     def _start(self, trial: Trial, *, keep: bool = False) -> None:

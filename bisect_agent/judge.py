@@ -107,9 +107,15 @@ class _Case:
 
     def witnesses(self) -> dict[str, Evidence]:
         """The line that shows each factor's level in effect, where there is one."""
-        shown = self._shown()
-        own = {s.factor: shown.get(str(s)) for s in self.trial.configuration.settings()}
+        shown, denied = self._shown(), self._denied()
+        own = {
+            s.factor: shown.get(str(s)) for s in self.trial.configuration.settings() if str(s) not in denied
+        }
         return {factor: line for factor, line in own.items() if line}
+
+    def _denied(self) -> dict[str, Evidence]:
+        """The settings that a line shows to have done nothing."""
+        return {m.id: self._line(m) for m in reversed(self._matches(MatchKind.DENIAL))}
 
     def _shown(self) -> dict[str, Evidence]:
         """For each setting that some witness shows in effect, the line that does."""
@@ -162,8 +168,11 @@ class _Case:
 
     def _not_applied(self) -> Unresolved | None:
         """A factor whose witness shows another level, and never this one."""
-        shown = self._shown()
+        shown, denied = self._shown(), self._denied()
         for setting in self.trial.configuration.settings():
+            if line := denied.get(str(setting)):
+                detail = f"{setting} was set, and this line shows that it did nothing: {line.text}"
+                return Unresolved(reason=Reason.NOT_APPLIED, detail=detail, evidence=(line,))
             factor = self.playbook.factor(setting.factor)
             if str(setting) in shown or _unseeable(factor, setting.level):
                 continue
@@ -502,7 +511,8 @@ class _Case:
 
 def answer_file(path: str) -> str:
     """The file beside the log that holds what the server answered to a witness's question."""
-    return f"witness{re.sub(r'[^A-Za-z0-9]+', '-', path).rstrip('-')}.txt"
+    name = re.sub(r"[^A-Za-z0-9]+", "-", path).strip("-")[:40]
+    return f"witness-{name}-{sha256(path.encode()).hexdigest()[:6]}.txt"
 
 
 def _place_of(text: str, body: str) -> int | None:

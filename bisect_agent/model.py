@@ -76,10 +76,12 @@ class ArgumentWitness(Frozen):
     """Proof in the stack's own report of its effective arguments: an RE2 pattern for each level.
 
     A level without a pattern cannot be seen there, and is not contradicted by what is seen of the others.
+    `denied` are patterns of lines that show that a level did nothing, whatever the report says.
     """
 
     kind: Literal["arguments"] = "arguments"
     patterns: Mapping[str, str]
+    denied: Mapping[str, str] = Field(default_factory=dict)
 
 
 Witness = Annotated[LogWitness | HttpWitness | ArgumentWitness, Field(discriminator="kind")]
@@ -251,7 +253,8 @@ class Hypothesis(Frozen):
     """A claim about causes, in terms of the playbook's own factors.
 
     True of a cause that holds every factor of `involves` and none of `excludes`. `missing` names
-    roles of the family that no factor of the playbook plays: such a claim stays undecided.
+    roles of the family that no factor of the playbook plays: such a claim stays undecided. `topics` are
+    the classes of failure that it speaks of, empty where it speaks of any.
     `contradicted_by` are RE2 patterns; one of them in the log of `bad` contradicts the claim.
     """
 
@@ -261,6 +264,7 @@ class Hypothesis(Frozen):
     involves: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
     contradicted_by: tuple[str, ...] = ()
     because: str = ""
     advice: str = ""
@@ -310,11 +314,13 @@ class Package(Frozen):
 class Shown(Frozen):
     """How a stack's log shows the arguments in effect: each as `argument`, on a line that matches `line`.
 
-    Both are RE2; in `argument`, `{name}` and `{value}` stand for an argument's name and value.
+    Both are RE2; in `argument`, `{name}` and `{value}` stand for an argument's name and value. `never` are
+    lines that are not written where an option is in effect, by the option: the report only repeats it.
     """
 
     line: str
     argument: str
+    never: Mapping[str, str] = Field(default_factory=dict)
 
 
 class Profile(Frozen):
@@ -466,6 +472,7 @@ class MatchKind(StrEnum):
     DONE = "done"
     PHASE = "phase"
     WITNESS = "witness"
+    DENIAL = "denial"
     CONTRADICTION = "contradiction"
     PROGRESS = "progress"
 

@@ -89,8 +89,8 @@ def read_hypotheses(
 ) -> tuple[Hypothesis, ...]:
     """The claims of the families named, in terms of the factors.
 
-    Where none is named, those of the families in `default` of which a factor that is `varied` plays a
-    role.
+    Where none is named, the claims of the families in `default` of which a factor that is `varied` plays
+    a role: those whose every role is played, and only as far as they speak of the failure that is seen.
     """
     names = [factor.name for factor in factors]
     resolved: dict[str, tuple[Hypothesis, ...]] = {}
@@ -98,7 +98,11 @@ def read_hypotheses(
         for known in map(library.family, default):
             cast = known.cast(factors, {})
             if set(cast.values()) & set(varied):
-                resolved[known.family] = known.resolve(cast)
+                resolved[known.family] = tuple(
+                    claim.model_copy(update={"topics": known.topics})
+                    for claim in known.resolve(cast)
+                    if not claim.missing
+                )
         return tuple(hypothesis for claims in resolved.values() for hypothesis in claims)
     for item in field.items(f"hypotheses: [{FAMILY}]"):
         family, given = _family(item)

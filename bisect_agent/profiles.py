@@ -195,7 +195,13 @@ def argument_witness(shown: Shown, factor: Factor) -> ArgumentWitness | None:
         for level in known
         if (told := _telling(level, known))
     }
-    return ArgumentWitness(patterns=patterns) if patterns else None
+    denied = {
+        level: pattern
+        for level, options in given.items()
+        for option, pattern in shown.never.items()
+        if option.removeprefix("--").replace("-", "_") in options
+    }
+    return ArgumentWitness(patterns=patterns, denied=denied) if patterns or denied else None
 
 
 def _telling(level: str, known: Mapping[str, Values]) -> tuple[str, ...]:

@@ -102,6 +102,8 @@ def _witnesses(playbook: Playbook) -> Iterator[Watch]:
                 }
             case ArgumentWitness(patterns=given):
                 patterns = dict(given)
+                for level, pattern in factor.witness.denied.items():
+                    yield Watch(MatchKind.DENIAL, f"{factor.name}={level}", pattern)
             case HttpWitness() | None:
                 continue
         for level, pattern in patterns.items():

@@ -11,6 +11,8 @@ import secrets
 import shlex
 from collections.abc import Iterator, Sequence
 
+import re2
+
 from bisect_agent import library
 from bisect_agent.arguments import Finding, Names, Options, Shipped, check, check_names, from_help
 from bisect_agent.attempt import BOUND, POLL, Edge
@@ -83,13 +85,30 @@ def _printed(playbook: Playbook, edge: Edge, arguments: Sequence[str]) -> str:
     try:
         edge.launcher.start(folder)
         deadline = edge.clock.monotonic() + HELP
-        while edge.host.stat(f"{folder}/main_exit") is None and edge.host.stat(f"{folder}/result") is None:
-            if edge.clock.monotonic() >= deadline:
-                break
+        while edge.clock.monotonic() < deadline and not _ended(edge, folder):
+            if _starts(playbook, _text(edge, folder)):
+                return ""
             edge.clock.sleep(POLL)
     finally:
         edge.launcher.stop(folder)
+    return _text(edge, folder)
+
+
+def _ended(edge: Edge, folder: str) -> bool:
+    """Whether the script has ended, or all of its tree."""
+    return any(edge.host.stat(f"{folder}/{name}") is not None for name in ("main_exit", "result"))
+
+
+def _text(edge: Edge, folder: str) -> str:
+    """What was printed so far."""
     return (edge.host.read(f"{folder}/{LOG}", 0, TEXT) or b"").decode(errors="replace")
+
+
+def _starts(playbook: Playbook, text: str) -> bool:
+    """Whether a script that was asked for help starts its server all the same."""
+    observe = playbook.observe
+    marks = [mark for mark in (observe.ready_log, *(p.begin for p in observe.phases)) if mark]
+    return any(re2.search(f"(?m){mark}", text) for mark in marks)
 
 
 def _names(playbook: Playbook, profile: Profile, edge: Edge) -> tuple[Names, ...]:

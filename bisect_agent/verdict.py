@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from bisect_agent.bounds import bound
-from bisect_agent.claims import HypothesisResult, assess, gap
+from bisect_agent.claims import HypothesisResult, assess, gap, relevant
 from bisect_agent.events import SCHEMA, Attempt, RunState, TrialPlanned
 from bisect_agent.evidence import VOTES, Answer, Boundary, Healing, Inquiry, Standing, Table, accused
 from bisect_agent.model import (
@@ -84,7 +84,7 @@ def conclude(playbook: Playbook, state: RunState, version: str) -> Verdict:
     """The verdict of a run, from its journal alone."""
     table = Table(playbook, state.settled())
     causes = table.causes
-    results = tuple(assess(h, table) for h in playbook.hypotheses)
+    results = tuple(assess(h, table) for h in relevant(playbook, table))
     symptom = _symptom(next((s for s in table.settled if table.fails(s)), None))
     leads = tuple(result for s in table.leads() if (result := _symptom(s)))
     good_first = _good_first(playbook, table)

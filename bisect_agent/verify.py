@@ -27,7 +27,7 @@ from bisect_agent.folder import (
 )
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import decode
-from bisect_agent.judge import RESPONSE, judge
+from bisect_agent.judge import RESPONSE, answer_file, judge
 from bisect_agent.model import Exhibit, LogCopy, Observation, Playbook, State, Trial
 from bisect_agent.pieces import faithful, reread
 from bisect_agent.signatures import Scanner, watches
@@ -96,6 +96,9 @@ def _reread(folder: RunFolder, playbook: Playbook, trial: Trial, event: Closed) 
     if seen.serving and seen.serving.request:
         body = seen.serving.request.body.encode()
         _same(f"{path}/{RESPONSE}", digest(body), digest(folder.read(f"{path}/{RESPONSE}")))
+    for asked, answer in seen.serving.witnesses.items() if seen.serving else ():
+        file = f"{path}/{answer_file(asked)}"
+        _same(file, digest(answer.body.encode()), digest(folder.read(file)))
     for exhibit in _exhibits(seen):
         _reread_exhibit(folder, exhibit)
     return _reread_log(folder, playbook, seen, seen.log) if seen.log else 0

@@ -451,3 +451,14 @@ def test_the_ports_beside_its_own_are_those_written_out(
 ) -> None:
     """What the shell fills in, and what the stack picks, is not known."""
     assert profiles.further_ports(profiles.load("sglang"), launch, arguments) == ports
+
+
+def test_an_option_that_did_nothing_is_denied_by_the_line_that_it_should_prevent() -> None:
+    """The report repeats `--disable-cuda-graph`, and a CPU captures its decode graph all the same."""
+    flags = FlagsFactor(name="capture", levels={"on": (), "off": ("--disable-cuda-graph",)})
+    witness = profiles.argument_witness(shown("sglang"), flags)
+    assert witness is not None
+    assert ["off"] == list(witness.denied)
+    begins = "Capture target decode CPU graph begin. backend=disabled, num_tokens_per_req=1, bs=[1]"
+    assert re2.search(witness.denied["off"], begins)
+    assert not re2.search(witness.denied["off"], "Capture target prefill CUDA graph begin. backend=breakable")

@@ -288,6 +288,6 @@ def test_what_a_server_says_of_itself_is_a_witness(agent: Agent) -> None:
     (server.playbook.parent / "server.py").write_text(reports)
     run = finished(agent, agent.run(server.playbook, "--json"))
     assert run.code == ExitCode.CONCLUDED
-    answers = [json.loads(p.read_text()) for p in (run.folder / "trials").glob("*/1/witness-info.txt")]
+    answers = [json.loads(p.read_text()) for p in (run.folder / "trials").glob("*/1/witness-info-*.txt")]
     assert {"text": "hello kernel fast"} in answers
     assert run.command("verify").end() == ExitCode.CONCLUDED
