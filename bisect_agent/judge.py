@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import PurePosixPath
@@ -33,6 +33,7 @@ from bisect_agent.model import (
     Raised,
     Reason,
     Role,
+    ScriptFactor,
     Serving,
     Setting,
     Settled,
@@ -144,16 +145,18 @@ class _Case:
         return found
 
     def applied(self) -> dict[str, Applied]:
-        """Whether each factor's level was seen to take effect."""
+        """Whether each factor's level was seen to take effect.
+
+        A launch script was: what runs is that script, by its hash.
+        """
         witnesses = self.witnesses()
-        return {
-            factor.name: Applied.WITNESSED
-            if factor.name in witnesses
-            else Applied.READ
-            if isinstance(factor, EnvFactor) and factor.env in self.known.reads
-            else Applied.NOT_WITNESSED
-            for factor in self.playbook.factors
-        }
+        return {factor.name: self._applied(factor, witnesses) for factor in self.playbook.factors}
+
+    def _applied(self, factor: Factor, witnesses: Mapping[str, Evidence]) -> Applied:
+        if factor.name in witnesses or isinstance(factor, ScriptFactor):
+            return Applied.WITNESSED
+        read = isinstance(factor, EnvFactor) and factor.env in self.known.reads
+        return Applied.READ if read else Applied.NOT_WITNESSED
 
     def contradicts(self) -> dict[str, Evidence]:
         """The hypotheses that a line of this log contradicts."""

@@ -18,6 +18,7 @@ from bisect_agent.model import (
     Observation,
     Playbook,
     Reason,
+    ScriptFactor,
     Serving,
     Settled,
     Trial,
@@ -126,6 +127,16 @@ def test_a_line_denies_only_the_level_that_was_set() -> None:
 def test_an_answers_file_has_a_plain_name(path: str) -> None:
     """Whatever is asked, its answer lies beside the log."""
     assert answer_file(path).removesuffix(".txt").replace("-", "").isalnum()
+
+
+def test_a_launch_script_is_its_own_witness() -> None:
+    """What was started is the script of that level: its hash was compared before."""
+    plain = playbook_of({"mode": ("safe", "fast"), "start": ("old", "new")}, {"mode": "fast"})
+    start = ScriptFactor(name="start", levels={"old": "true", "new": "false"})
+    book = plain.model_copy(update={"factors": (plain.factor("mode"), start)})
+    trial = Trial(id="t02", control="bad", configuration=Configuration({"mode": "fast", "start": "old"}))
+    found = judge(book, trial, 1, Observation(why=Why.OVERDUE), Known())
+    assert Applied.WITNESSED is found.applied["start"]
 
 
 def test_two_answers_have_two_files() -> None:

@@ -1,0 +1,37 @@
+"""What `check` says of a playbook that can run: one file for each kind of it, all keys among them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bisect_agent import library
+from bisect_agent.check import check
+
+CASES = Path(__file__).parent / "cases" / "checks"
+
+
+def said(case: Path, tmp_path: Path) -> str:
+    """The lines for a copy of the playbook, without where it lies."""
+    for file in CASES.iterdir():
+        shutil.copy(file, tmp_path)
+        (tmp_path / file.name).chmod(0o644)
+    lines = "".join(f"{line}\n" for line in check(tmp_path / case.name, {}))
+    return lines.replace(str(tmp_path), "FOLDER")
+
+
+@pytest.mark.parametrize("case", sorted(CASES.glob("*.yaml")), ids=lambda case: case.stem)
+def test_what_would_run_is_said(case: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The whole text is the one beside it; `--update` writes it."""
+    found, golden = said(case, tmp_path), case.with_suffix(".expected")
+    if request.config.getoption("--update"):
+        golden.write_text(found)
+    assert golden.read_text() == found
+
+
+@pytest.mark.parametrize("name", library.playbooks())
+def test_the_shipped_playbooks_can_run(name: str) -> None:
+    """Each of ours passes the check that we give others."""
+    assert any(line.startswith("it can run") for line in check(library.playbook(name), {}))
