@@ -11,8 +11,8 @@ from importlib import resources
 from pathlib import Path
 
 from bisect_agent import playbook
-from bisect_agent.attempt import Edge
 from bisect_agent.clock import SystemClock
+from bisect_agent.edge import Edge
 from bisect_agent.errors import TargetError, UsageError
 from bisect_agent.evidence import accused
 from bisect_agent.hosts import Host

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from bisect_agent import events, search
-from bisect_agent.attempt import Edge, Task, carry_out
+from bisect_agent.attempt import carry_out
 from bisect_agent.claims import moves, predict, relevant
+from bisect_agent.edge import Edge, Task
 from bisect_agent.errors import RANK, ExitCode, RunFolderFull, TargetError
 from bisect_agent.events import Entry, OfAttempt, RunState
 from bisect_agent.evidence import Table

@@ -13,9 +13,9 @@ from importlib.metadata import version as installed
 from pathlib import Path
 
 from bisect_agent import events, playbook
-from bisect_agent.attempt import Edge
 from bisect_agent.check import check_script
 from bisect_agent.clock import SystemClock
+from bisect_agent.edge import Edge
 from bisect_agent.engine import Engine, Listener
 from bisect_agent.errors import ExitCode, TargetError, UsageError
 from bisect_agent.events import Resumed, RunStarted, RunState

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bisect_agent.answers import complaint
-from bisect_agent.attempt import HEALTH_EVERY, Edge
+from bisect_agent.edge import Edge
 from bisect_agent.hosts import TimedOut
 from bisect_agent.model import Kind, Playbook, Serving
 from bisect_agent.playbook import plain_environment, prelude
 from bisect_agent.secrets import Masker
 from bisect_agent.serving import ask, held
+from bisect_agent.watching import HEALTH_EVERY
 
 STOP = 300.0
 """Seconds that the command which ends the owners' server may take, and then the ports to be free."""

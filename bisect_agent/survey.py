@@ -15,12 +15,14 @@ import re2
 
 from bisect_agent import library
 from bisect_agent.arguments import Finding, Names, Options, Shipped, check, check_names, from_help
-from bisect_agent.attempt import BOUND, POLL, Edge
+from bisect_agent.attempt import BOUND
+from bisect_agent.edge import Edge
 from bisect_agent.errors import TargetError
 from bisect_agent.model import Asked, EnvFactor, Note, Playbook, Profile
 from bisect_agent.playbook import arguments_of, environment, prelude, script, takes_arguments
 from bisect_agent.stack import help_arguments, interpreter, names_command, names_of
 from bisect_agent.target.launcher import LOG, Order, Setback
+from bisect_agent.watching import POLL
 
 HELP = 180.0
 """Seconds that the launch script gets to print its options: a stack imports itself first."""

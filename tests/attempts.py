@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bisect_agent.attempt import Edge, Task, carry_out
+from bisect_agent.attempt import carry_out
 from bisect_agent.clock import SystemClock
+from bisect_agent.edge import Edge, Task
 from bisect_agent.events import Closed, OfAttempt
 from bisect_agent.folder import RunFolder
 from bisect_agent.hosts import Host

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Literal, Self
 
-from bisect_agent.attempt import Edge
+from bisect_agent.edge import Edge
 from bisect_agent.engine import Engine, Listener
 from bisect_agent.errors import Unreachable
 from bisect_agent.events import Entry, RunStarted

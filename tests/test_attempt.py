@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bisect_agent.attempt import Task, carry_out
+from bisect_agent.attempt import carry_out
+from bisect_agent.edge import Task
 from bisect_agent.events import Closed, OfAttempt, PhaseEntered, ReadySeen
 from bisect_agent.model import HttpRequest, Observation, Playbook, Reason, Trial, Why
 from tests.fakes import FOLDER, Behaviour, Lab, fails, said, serves

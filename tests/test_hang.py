@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bisect_agent.attempt import Task, carry_out
+from bisect_agent.attempt import carry_out
+from bisect_agent.edge import Task
 from bisect_agent.errors import DamagedRun, Unreachable
 from bisect_agent.events import Closed, OfAttempt
 from bisect_agent.hosts import Completed

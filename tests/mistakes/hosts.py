@@ -6,11 +6,11 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bisect_agent.attempt import UNREACHABLE_AFTER
 from bisect_agent.clock import SystemClock
 from bisect_agent.errors import Unreachable
 from bisect_agent.hosts import Completed, Stat, TimedOut
 from bisect_agent.hosts.local import LocalHost
+from bisect_agent.watching import UNREACHABLE_AFTER
 
 SCRIPT = "launch.sh"
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bisect_agent.attempt import Edge, Task, carry_out
+from bisect_agent.attempt import carry_out
 from bisect_agent.claims import HypothesisResult
 from bisect_agent.clock import Clock, SystemClock
+from bisect_agent.edge import Edge, Task
 from bisect_agent.errors import ExitCode
 from bisect_agent.events import Closed, OfAttempt
 from bisect_agent.folder import RunFolder

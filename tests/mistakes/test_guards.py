@@ -98,7 +98,7 @@ GUARDS = (
     ),
     Guard(
         4,
-        "bisect_agent/attempt.py",
+        "bisect_agent/watching.py",
         "if waited > LOG_WITHIN else None",
         "if False else None",
         "test_starting.py::test_a_log_that_is_missing_is_told_soon",
@@ -112,7 +112,7 @@ GUARDS = (
     ),
     Guard(
         4,
-        "bisect_agent/attempt.py",
+        "bisect_agent/watching.py",
         'if status.supervisor == "dead":',
         "if False:",
         "test_starting.py::test_a_supervisor_that_died_is_not_waited_for",
@@ -232,7 +232,7 @@ GUARDS = (
     ),
     Guard(
         14,
-        "bisect_agent/attempt.py",
+        "bisect_agent/watching.py",
         "(self.progress.ready or by_http)",
         "True",
         "test_stopping.py::test_a_restore_that_takes_its_time_is_seen_to_serve",

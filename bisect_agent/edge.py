@@ -1,0 +1,53 @@
+"""What an attempt is given: the world that it may touch, and what is to be carried out there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bisect_agent.clock import Clock
+from bisect_agent.events import Attempt as Begun
+from bisect_agent.events import OfAttempt
+from bisect_agent.hosts import Host
+from bisect_agent.model import Playbook, Trial
+from bisect_agent.standstill import BETWEEN_LOOKS
+from bisect_agent.target.launcher import Launcher
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What an attempt touches the world with.
+
+    `folder` and `python` are the target's; `ours` is our own environment, `secrets` what is masked.
+    `between_looks` are the seconds between two looks at the stacks of an attempt whose time is over.
+    """
+
+    host: Host
+    launcher: Launcher
+    folder: str
+    python: str
+    clock: Clock
+    ours: Mapping[str, str]
+    secrets: tuple[str, ...]
+    between_looks: float = BETWEEN_LOOKS
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be carried out.
+
+    `keep` leaves a server that answers running, for the restore; `answer` is what `good` answered.
+    `begun` is how far an earlier process of ours came with this very attempt.
+    """
+
+    playbook: Playbook
+    trial: Trial
+    attempt: int
+    tag: str
+    keep: bool = False
+    answer: str | None = None
+    begun: Begun | None = None
+
+
+Emit = Callable[[OfAttempt], None]
+"""Records an event; returns when it is on the disk, so that no deed comes before its record."""
