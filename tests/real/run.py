@@ -1,0 +1,172 @@
+"""Runs the playbooks of real servers, and holds each verdict against what its file expects.
+
+    python tests/real/run.py [PLAYBOOK ...]     by default all of playbooks/sglang-cpu
+
+It prints a line for each: what came, in how many attempts and seconds, and the overhead: the most seconds of
+an attempt in which the stack neither started nor ran nor was ended, but we prepared, decided and recorded.
+Exit code 1 where a verdict is another one, where `good` was not restored, or where `verify` does not agree.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAYBOOKS = ROOT / "playbooks" / "sglang-cpu"
+AGENT = (sys.executable, "-m", "bisect_agent")
+OVERHEAD = 3.0
+"""Seconds of overhead that an attempt may have."""
+NOT_RUN = re.compile(r"untestable|cannot be tested")
+
+
+@dataclass
+class Expected:
+    """What a playbook's comments say that its verdict is: each line `# expect KEY: VALUE`."""
+
+    values: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, playbook: Path) -> Expected:
+        """The expectations of a file."""
+        found: dict[str, list[str]] = {}
+        for key, value in re.findall(r"^# expect ([\w-]+): *(.+)$", playbook.read_text(), re.MULTILINE):
+            found.setdefault(key, []).append(value.strip())
+        return cls(found)
+
+    def all(self, key: str) -> list[str]:
+        """Every value of a key."""
+        return self.values.get(key, [])
+
+    def one(self, key: str, default: str) -> str:
+        """The only value of a key."""
+        return self.all(key)[0] if self.all(key) else default
+
+
+def called(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The agent's answer to a command."""
+    argv = [*AGENT, *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
+def wrong(expected: Expected, code: int, verdict: dict[str, Any], report: str) -> Iterator[str]:
+    """Where a verdict is not what was expected."""
+    if str(code) != expected.one("exit", "0"):
+        yield f"exit code {code}, not {expected.one('exit', '0')}"
+    causes = [" × ".join(f"{s['factor']}={s['level']}" for s in cause) for cause in verdict["causes"]]
+    if causes != expected.all("cause"):
+        yield f"cause {causes}, not {expected.all('cause')}"
+    symptom = verdict["symptom"] or {"id": "", "text": ""}
+    for pattern in expected.all("symptom"):
+        if not re.search(pattern, f"{symptom['id']}\n{symptom['text']}"):
+            yield f"symptom {symptom['id']}: {symptom['text']}, not {pattern}"
+    states = {h["id"]: h["state"] for h in verdict["hypotheses"]}
+    for state in ("supported", "refuted", "undecided"):
+        for name in expected.all(state):
+            if states.get(name) != state:
+                yield f"{name} is {states.get(name, 'not there')}, not {state}"
+    for pattern in expected.all("note"):
+        if not re.search(pattern, report):
+            yield f"the report says nothing of {pattern}"
+    if verdict["good_restored"]["ok"] is False:
+        yield f"good not restored: {verdict['good_restored']['reason']}"
+
+
+def overheads(journal: Path) -> list[float]:
+    """For each attempt, the seconds that were ours.
+
+    From the plan, or the verdict before it, to the launch; from the line that ended it to our stop, in
+    which other ranks are heard; and from "nothing is left" to the judgement.
+    """
+    entries = [json.loads(line) for line in journal.read_text().splitlines()]
+    found: list[float] = []
+    before, spent = 0.0, 0.0
+    for entry in entries:
+        kind, at = entry["event"]["kind"], entry["at"]
+        if kind in {"trial-planned", "restore-planned"}:
+            before, spent = at, 0.0
+        elif kind in {"launched", "stopping", "judged"}:
+            spent += at - before
+        if kind in {"ending", "closed"}:
+            before = at
+        if kind == "judged":
+            found.append(spent)
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one playbook."""
+
+    name: str
+    cause: str
+    said: str
+    attempts: int
+    seconds: float
+    overhead: float
+
+    def __str__(self) -> str:
+        figures = f"{self.attempts:2d} attempts {self.seconds:5.0f} s, overhead {self.overhead:.1f} s"
+        return f"{self.name:22} {self.cause:34} {figures}  {self.said}"
+
+
+def carried_out(playbook: Path, runs: Path) -> Row:
+    """Checks, runs, verifies and stops one playbook."""
+    expected, began = Expected.read(playbook), time.monotonic()
+    said: list[str] = []
+    checked = called("check", playbook)
+    if str(checked.returncode) != expected.one("check", "0"):
+        said.append(f"check ended with {checked.returncode}: {checked.stderr.strip()[-300:]}")
+    ran = called("run", playbook, "--runs", runs, "--json")
+    seconds = time.monotonic() - began
+    folders = list(runs.iterdir()) if runs.is_dir() else []
+    if not ran.stdout or not folders:
+        return Row(playbook.stem, "-", f"WRONG: no verdict: {ran.stderr.strip()[-300:]}", 0, seconds, 0.0)
+    verdict, folder = json.loads(ran.stdout), folders[0]
+    said += wrong(expected, ran.returncode, verdict, (folder / "verdict.md").read_text())
+    verified = called("verify", folder)
+    if verified.returncode:
+        said.append(f"verify: {verified.stderr.strip()}")
+    if not verdict["established"] and NOT_RUN.search(verdict["stopped_by"]):
+        said = [f"NOT RUN HERE: {verdict['stopped_by']}"]
+    stopped = called("stop", folder)
+    if stopped.returncode:
+        said.append(f"stop: {stopped.stderr.strip()}")
+    ours = overheads(folder / "journal.jsonl")
+    cause = " × ".join(f"{s['factor']}={s['level']}" for s in verdict["cause"]) or "none"
+    state = "; ".join(said) if said else "as expected"
+    return Row(playbook.stem, cause, state, len(ours), seconds, max(ours, default=0.0))
+
+
+def main(names: Sequence[str]) -> int:
+    """Runs the playbooks one after another, and prints a row for each as it comes."""
+    playbooks = [Path(name) for name in names] or sorted(PLAYBOOKS.glob("*.yaml"))
+    rows = []
+    for playbook in playbooks:
+        with tempfile.TemporaryDirectory(prefix="real-") as runs:
+            rows.append(carried_out(playbook, Path(runs) / "runs"))
+            print(rows[-1], flush=True)
+            if rows[-1].said != "as expected":
+                kept = ROOT / "logs" / f"real-{playbook.stem}-{int(time.time())}"
+                shutil.copytree(Path(runs) / "runs", kept, dirs_exist_ok=True)
+                print(f"{'':22} kept in {kept}", flush=True)
+    right = sum(row.said == "as expected" for row in rows)
+    slow = [row.name for row in rows if row.overhead > OVERHEAD]
+    print(f"{right} of {len(rows)} as expected, {sum(row.seconds for row in rows) / 60:.0f} minutes in all")
+    if slow:
+        print(f"overhead above {OVERHEAD:g} s: {', '.join(slow)}")
+    failed = [row for row in rows if row.said != "as expected" and not row.said.startswith("NOT RUN")]
+    return 1 if failed or slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
