@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test torture lint fmt bench clean
+.PHONY: help run test torture real lint fmt bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,6 +28,11 @@ test: $(READY) ## Run the tests, two at a time: they mostly wait.
 
 torture: $(READY) ## Kill the agent in hundreds of places, and see that each run comes to the same end.
 	$(BIN)/pytest -m torture tests/torture
+
+real: $(READY) ## Find out why real servers of sglang and vLLM die on a CPU (6 GB to install; half an hour).
+	playbooks/sglang-cpu/setup.sh sglang
+	playbooks/sglang-cpu/setup.sh vllm
+	$(BIN)/python tests/real/run.py
 
 lint: $(READY) ## Check style, types, architecture, dependencies and spelling.
 	$(BIN)/ruff check

@@ -255,9 +255,13 @@ class Engine:
     def _end_owners(self, command: str) -> None:
         """Ends the owners' own server, once, by their command."""
         ran = run_command(self._playbook, self._edge, "stop", command, STOP)
-        free = ports_free(self._playbook, self._edge)
-        wrong = "" if free else "its ports are still taken"
+        wrong = "" if ports_free(self._playbook, self._edge, ran) else "the ports are still taken"
         self._append(events.CommandRun(purpose="stop", code=ran.code, said=ran.said, wrong=wrong))
+        if wrong:
+            ended = f"exit code {ran.code}" if ran.code is not None else f"no end within {STOP:g} s"
+            holder = busy(self._edge.launcher, self._playbook.target.ports)
+            detail = f"`target.stop` came to {ended}, and {holder or wrong}: {ran.said[-300:]}"
+            raise TargetError(f"{self._edge.host.name}: {detail}", "try that command by hand")
 
     def _plan(self, wanted: search.Wanted) -> None:
         """The intent to run a trial, with what each hypothesis predicts of it."""
@@ -437,7 +441,7 @@ class Engine:
         """Brings the owners' server back by their command, where this run has ended or started anything."""
         state, playbook = self.state, self._playbook
         dirty = state.concluded is not None and state.concluded.stopped_by is StoppedBy.DIRTY
-        if state.brought_back or dirty or not (state.ended or state.attempts) or self.interrupts >= LEAVE:
+        if state.brought_back or dirty or not state.disturbed or self.interrupts >= LEAVE:
             return
         try:
             ran = run_command(playbook, self._edge, "restore", command, playbook.limits.start)

@@ -55,9 +55,10 @@ def run_command(playbook: Playbook, edge: Edge, name: str, command: str, timeout
     return Ran(code, Masker(edge.secrets).mask((said or b"").decode(errors="replace")).strip())
 
 
-def ports_free(playbook: Playbook, edge: Edge) -> bool:
-    """Waits until nobody listens on the playbook's ports; whether that came to be."""
-    return _until(edge, STOP, lambda: not held(edge.launcher, playbook.target.ports))
+def ports_free(playbook: Playbook, edge: Edge, ran: Ran) -> bool:
+    """Whether nobody listens on the playbook's ports; it is waited for where the command ended well."""
+    seconds = STOP if ran.code == 0 else 0.0
+    return _until(edge, seconds, lambda: not held(edge.launcher, playbook.target.ports))
 
 
 def answering(playbook: Playbook, edge: Edge, answer: str | None) -> str:

@@ -178,7 +178,7 @@ def _good_restored(playbook: Playbook, state: RunState, first: Control) -> Contr
 def _brought_back(state: RunState) -> Control:
     """What came of the owners' own command."""
     back = state.brought_back
-    if back is None and not (state.ended or state.attempts):
+    if back is None and not state.disturbed:
         return Control(ok=None, reason="nothing was ended or started: there is nothing to restore")
     if back is None:
         return Control(ok=False, reason="the command of `restore` was not run")

@@ -268,6 +268,26 @@ def test_the_owners_server_is_ended_once_and_brought_back(agent: Agent) -> None:
         os.kill(second, signal.SIGTERM)
 
 
+def test_a_stop_that_does_not_stop_is_said_at_once(agent: Agent) -> None:
+    """Exit 4 with how the command ended and who has the port; the owners' server is left alone."""
+    playbook, port = owners(
+        agent, ("target:\n", "target:\n  stop: echo no such unit; exit 5\n"), BROUGHT_BACK
+    )
+    subprocess.run(["/bin/bash", "start.sh"], cwd=playbook.parent, check=True, stdout=subprocess.DEVNULL)
+    wait_for(lambda: listens(port), "the owners' server")
+    pid = int((playbook.parent / "owners.pid").read_text())
+    run = finished(agent, agent.run(playbook, "--json"))
+    os.kill(pid, signal.SIGTERM)
+    assert run.code == ExitCode.TARGET
+    assert (
+        f"`target.stop` came to exit code 5, and port {port} is held by pid {pid}" in run.verdict().stopped_by
+    )
+    assert "no such unit" in run.verdict().stopped_by
+    assert ["command-run"] == [
+        e["kind"] for e in events(run.folder) if e["kind"] in {"command-run", "launching"}
+    ]
+
+
 def test_a_restore_that_brings_nothing_back_is_exit_code_6(agent: Agent) -> None:
     """A command that ends well proves nothing: the server must be seen to serve."""
     server = tiny(agent.home, ("limits: {start: 60s,", "restore: {command: 'true'}\nlimits: {start: 3s,"))
