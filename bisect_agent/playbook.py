@@ -476,6 +476,9 @@ def _check_script(text: str, field: Field, what: str, kind: Kind, takers: Collec
             f'{what} has no "$@", so the flags of {", ".join(takers)} would reach nothing',
             f'put "$@", with its quotes, where the arguments go: {_LAUNCH}',
         )
+    for line, name in variables.written_out(text):
+        remedy = f"take it from your environment: pass: [{name}]"
+        field.refuse_line(line, f"{what}, line {line}: {name} looks like a secret and is written out", remedy)
     behind = left_behind(text) if kind is Kind.SERVER else None
     for complaint in (*complaints(text), *([behind] if behind else [])):
         found = f"{what}, line {complaint.line}: {complaint.found}"

@@ -15,6 +15,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|(KEYS?|TOKEN)(_|\d|$)", re.IGNORECASE)
 _SECRET_OPTION = re.compile(r"^--?([a-z0-9]+[-_])*(api[-_]?key|token|password|secret)$")
+_ASSIGNED = re.compile(
+    r"""(?m)^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_]\w*)=["']?(?P<value>[^\s"'$`;&|]+)["']?(?=[\s;&|]|$)"""
+)
 _SWITCHES = frozenset({"", "0", "1", "true", "false", "on", "off", "yes", "no"})
 
 
@@ -43,6 +46,15 @@ def refuse_secrets_of(field: Field, option: str, values: Iterable[str | None]) -
             f"{option} looks like the option of a secret, and its value is written out",
             'give it in the launch script, as "$API_KEY", and name that variable under `pass`',
         )
+
+
+def written_out(script: str) -> list[tuple[int, str]]:
+    """The secrets that a shell script sets to a plain value: line, from 1, and variable."""
+    return [
+        (script.count("\n", 0, found.start("name")) + 1, found["name"])
+        for found in _ASSIGNED.finditer(script)
+        if looks_secret(found["name"]) and found["value"].lower() not in _SWITCHES
+    ]
 
 
 def references(value: str) -> tuple[str, ...]:
