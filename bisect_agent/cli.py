@@ -39,6 +39,9 @@ PlaybookArgument = Annotated[
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder.", exists=True, file_okay=False)
 ]
+ArchiveArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run folder, or a FILE.tar.gz of one.", exists=True)
+]
 RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where run folders are kept.")]
 PinOption = Annotated[
     list[str] | None,
@@ -101,6 +104,7 @@ def resume(
     """
     from bisect_agent.investigation import open_again
 
+    _refuse_exported(run)
     _carry_out(lambda tell: open_again(run, tell), as_json=as_json, quiet=quiet, debug=debug)
 
 
@@ -115,32 +119,73 @@ def check(playbook: PlaybookArgument, pin: PinOption = None, signatures: Signatu
 
 @app.command()
 def report(
-    run: RunArgument,
+    run: ArchiveArgument,
     form: Annotated[Form, typer.Option("--format", help="How to show it.")] = Form.TERMINAL,
 ) -> None:
     """Shows the verdict of a run again."""
+    from bisect_agent.archive import opened
     from bisect_agent.folder import RunFolder
     from bisect_agent.report.files import read_verdict, reports
 
-    folder = RunFolder(run)
-    verdict = read_verdict(folder)
-    if form is Form.TERMINAL:
-        _show(verdict, as_json=False)
-    else:
-        sys.stdout.buffer.write(reports(folder, verdict)[form])
+    with opened(run) as path:
+        folder = RunFolder(path)
+        verdict = read_verdict(folder)
+        if form is Form.TERMINAL:
+            _show(verdict, as_json=False)
+        else:
+            sys.stdout.buffer.write(reports(folder, verdict)[form])
 
 
 @app.command()
-def verify(run: RunArgument) -> None:
+def verify(run: ArchiveArgument) -> None:
     """Computes the verdict of a run again from its folder alone, and says where it does not agree."""
+    from bisect_agent.archive import opened
     from bisect_agent.folder import RunFolder
     from bisect_agent.verify import verify as verified
 
-    found = verified(RunFolder(run))
+    with opened(run) as path:
+        found = verified(RunFolder(path))
+    if found.exported:
+        typer.echo(f"exported from a run whose head was {found.exported.head}")
     typer.echo(
         f"it follows: {found.events} events, {found.attempts} attempts and {found.log_bytes} bytes of logs"
         f" give this verdict: {found.verdict.tree.text}"
     )
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Replaces what tells of the machine and the person.")
+    ] = False,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="A new folder or FILE.tar.gz; else RUN-exported beside it."),
+    ] = None,
+    also: Annotated[
+        list[str] | None, typer.Option("--also", metavar="WORD", help="Replaces this word, too.")
+    ] = None,
+) -> None:
+    """Makes a copy of a run that can travel: what tells of the machine is replaced, and the verdict follows.
+
+    Every replacement has as many bytes, and the same is replaced by the same.
+    """
+    import os
+
+    from bisect_agent.export import export as exported
+    from bisect_agent.export import this_machine
+    from bisect_agent.folder import RunFolder
+    from bisect_agent.investigation import version
+
+    if not redact:
+        raise UsageError(
+            "export makes a redacted copy; one as it is needs no command of ours",
+            f"bisect-agent export --redact {run}",
+        )
+    made = exported(RunFolder(run.resolve()), to, this_machine(os.environ), also or [], version())
+    for line in made.summary():
+        typer.echo(line)
 
 
 @app.command()
@@ -165,6 +210,7 @@ def stop(run: RunArgument) -> None:
     from bisect_agent.folder import RunFolder
     from bisect_agent.investigation import stop_restored
 
+    _refuse_exported(run)
     typer.echo(stop_restored(RunFolder(run)))
 
 
@@ -239,6 +285,18 @@ def _find(name: str) -> Path:
     if path.exists() or name not in library.playbooks():
         return path
     return library.playbook(name)
+
+
+def _refuse_exported(run: Path) -> None:
+    """A copy made to travel says what was; what is, is to be seen where the run was recorded."""
+    from bisect_agent.export import is_exported
+    from bisect_agent.folder import RunFolder
+
+    if is_exported(RunFolder(run)):
+        raise UsageError(
+            f"{run}: this run was exported: there is nothing of it to go on with, or to stop",
+            f"bisect-agent report {run}",
+        )
 
 
 def _pins(pairs: list[str] | None) -> dict[str, str]:

@@ -40,6 +40,20 @@ ATTEMPTS = 3
 """How often a trial is tried when the reason it does not resolve is ours or passing."""
 
 
+class Exported(Frozen):
+    """This is the journal of a copy made to travel, written anew; it stands first.
+
+    `head` is the sha256 of the last line of the original, `version` ours when the copy was made. `replaced`
+    counts what was replaced since it told of a machine or a person, by kind. An export has no time of its
+    own, so that one made again is the same: this line has that of the run's first.
+    """
+
+    kind: Literal["exported"] = "exported"
+    head: str
+    version: str
+    replaced: Mapping[str, int]
+
+
 class RunStarted(Frozen):
     """The run folder was laid out; `resolved` and `playbook` are the sha256 of its two files.
 
@@ -245,7 +259,8 @@ class Sealed(Frozen):
 
 OfAttempt = Launching | Launched | TakenUp | LogSeen | PhaseEntered | ReadySeen | Ending | Stopping | Closed
 AnyEvent = (
-    RunStarted
+    Exported
+    | RunStarted
     | Resumed
     | TargetSurveyed
     | StackAsked
@@ -304,6 +319,7 @@ class RunState:
     """
 
     state: str = initial(INVESTIGATION)
+    exported: Exported | None = None
     started: RunStarted | None = None
     surveyed: TargetSurveyed | None = None
     asked: Asked = field(default_factory=Asked)
@@ -319,6 +335,11 @@ class RunState:
     put_back: FilesPutBack | None = None
     concluded: Concluded | None = None
     sealed: Sealed | None = None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the owners' server was ended, or anything was started in its place."""
+        return bool(self.attempts) or (self.ended is not None and not self.ended.wrong)
 
     def trial(self, name: str) -> Trial:
         """A trial that was planned, the restore among them."""
@@ -400,6 +421,10 @@ def apply(state: RunState, entry: Entry) -> RunState:
     """
     event = entry.event
     match event:
+        case Exported():
+            if state.started or state.exported:
+                raise DamagedRun("what says that the run was exported does not stand first")
+            return replace(state, exported=event)
         case RunStarted():
             if state.started:
                 raise DamagedRun("the run starts twice")

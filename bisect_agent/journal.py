@@ -12,7 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -41,6 +41,20 @@ def encode(entry: Entry, previous: str) -> bytes:
 
 def _compact(record: Mapping[str, object]) -> bytes:
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def chain(entries: Iterable[Entry]) -> bytes:
+    """A whole journal of these entries, each with the hash of the one before."""
+    lines: list[bytes] = []
+    for entry in entries:
+        lines.append(encode(entry, head(b"".join(lines[-1:]))))
+    return b"".join(lines)
+
+
+def head(data: bytes) -> str:
+    """The sha256 of a journal's last line: what a next one has for `previous`."""
+    lines = data.rsplit(b"\n", 2)
+    return hashlib.sha256(lines[-2]).hexdigest() if len(lines) > 1 else FIRST
 
 
 def decode(data: bytes, name: str = NAME) -> tuple[Entry, ...]:
@@ -114,8 +128,7 @@ class Journal:
         except DamagedRun:
             os.close(self._file)
             raise
-        lines = data.splitlines()
-        self._previous = hashlib.sha256(lines[-1]).hexdigest() if lines else FIRST
+        self._previous = head(data)
 
     @classmethod
     def repaired(cls, folder: Path, clock: Callable[[], float]) -> tuple[Self, tuple[str, ...]]:

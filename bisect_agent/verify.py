@@ -12,7 +12,7 @@ from bisect_agent import events
 from bisect_agent.claims import assess
 from bisect_agent.engine import exit_code, known_so_far
 from bisect_agent.errors import DamagedRun
-from bisect_agent.events import Closed, HypothesisMoved, Judged, Launching, RunState
+from bisect_agent.events import Closed, Exported, HypothesisMoved, Judged, Launching, RunState
 from bisect_agent.evidence import Table
 from bisect_agent.folder import (
     ENV,
@@ -37,9 +37,10 @@ from bisect_agent.verdict import Verdict, conclude
 
 @dataclass(frozen=True)
 class Verified:
-    """What was computed again, and agreed."""
+    """What was computed again, and agreed. `exported` says of which run this is a copy, where it is one."""
 
     verdict: Verdict
+    exported: Exported | None
     events: int
     attempts: int
     log_bytes: int
@@ -80,7 +81,7 @@ def verify(folder: RunFolder) -> Verified:
         raise DamagedRun(f"{VERDICT}: another verdict follows from the journal")
     if exit_code(state, verdict) != sealed.exit_code:
         raise DamagedRun(f"{JOURNAL}:{len(entries)}: another exit code follows from the journal")
-    return Verified(verdict, len(entries), len(state.judged()), size)
+    return Verified(verdict, state.exported, len(entries), len(state.judged()), size)
 
 
 def _same(name: str, expected: str, found: str) -> None:

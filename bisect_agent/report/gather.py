@@ -170,6 +170,8 @@ class _Gathering:
         yield from (Advice(text, hypothesis=own[text]) for text in sentences if text in own)
         yield from (Advice(text) for text in sentences if text not in own)
         yield from (Advice(str(note)) for note in self.state.asked.notes)
+        if self.state.exported:
+            return  # nothing of it is here to go on with, or to stop
         if code in _GOES_ON:
             yield Advice("The run has not said its last word. To go on:", command=self._command("resume"))
         restored = self.state.restored()
@@ -356,6 +358,7 @@ class _Gathering:
         deeds = [told(e.event) for e in self.entries if isinstance(e.event, CommandRun | FilesPutBack)]
         record = {
             "run": started.run,
+            "exported from": self.state.exported.head if self.state.exported else "",
             "begun by": ", ".join(f"{n.replace('_', '-')} {v}" for n, v in started.versions.items()),
             "taken up again": f"{resumed} times" if resumed else "",
             "playbook": started.source,

@@ -13,6 +13,7 @@ from bisect_agent.events import (
     CommandRun,
     Concluded,
     Ending,
+    Exported,
     FilesPutBack,
     HypothesisMoved,
     Judged,
@@ -195,6 +196,8 @@ def told(event: AnyEvent) -> tuple[str, str] | None:
             return trial or "run", f"hypothesis {name}: {state}"
         case Concluded(stopped_by=by, detail=detail):
             return "run", f"{by}: {detail}" if detail else str(by)
+        case Exported(head=head):
+            return "run", f"exported from a run whose head was {head}"
         case Launching() | Launched() | LogSeen() | Stopping() | Closed() | Sealed():
             return None
         case _:
