@@ -363,8 +363,8 @@ class _Attempt:
     def memory(self, stopped: Stopped) -> OutOfMemory:
         """What the kernel says of memory kills; kept where there were some, or one might be thought of."""
         kills = stopped.memory
-        said = [f"{kills.counter}: oom_kill rose by {kills.counted}"] if kills.counted is not None else []
-        said += kills.logged or ()
+        said = list(kills.logged or ())
+        said += [f"{kills.counter}: oom_kill rose by {kills.counted}"] if kills.counted is not None else []
         wanted = said and (kills.counted or kills.logged or stopped.exit in BY_KILL)
         data = encode(self.masker.mask("".join(f"{line}\n" for line in said)))
         return OutOfMemory(

@@ -125,6 +125,9 @@ def check_script(host: Host, resolved: Playbook) -> None:
 def _could_run(resolved: Playbook) -> None:
     host = LocalHost()
     check_script(host, resolved)
+    if not Path(resolved.target.cwd).is_dir():
+        found = f"the launch script is to run in {resolved.target.cwd}, and there is no such folder"
+        raise UsageError(found, "correct `target.cwd`, or make it")
     launcher = Launcher(host, str(resources.files("bisect_agent.target")), sys.executable)
     if taken := busy(launcher, resolved.target.ports):
         raise TargetError(taken, "stop that server, or give the playbook another port")

@@ -203,7 +203,9 @@ def takes_arguments(script: str) -> bool:
 def files(playbook: Playbook, configuration: Configuration) -> dict[str, str | None]:
     """The files to write before the start, by their absolute paths; None: there must be no such file."""
     return {
-        str(Path(playbook.target.cwd) / factor.path): factor.levels[configuration[factor.name]]
+        str(Path(playbook.target.cwd) / Path(factor.path).expanduser()): factor.levels[
+            configuration[factor.name]
+        ]
         for factor in playbook.factors
         if isinstance(factor, FileFactor)
     }

@@ -197,9 +197,11 @@ def _without_heredocs(lines: Sequence[str]) -> Iterator[str]:
 def help_arguments(said: str = "") -> tuple[str, ...]:
     """What makes a launch script print its options.
 
-    `said` is what it printed for `--help`, where it did so: vLLM's names another argument there.
+    `said` is what it printed for `--help`, where it did so: vLLM's names another argument there, or, started
+    as a module, it prints its usage and tells of no option.
     """
-    return ("--help=all",) if "--help=all" in said else ("--help",)
+    short = "usage: " in said and "show this help message and exit" not in said
+    return ("--help=all",) if "--help=all" in said or short else ("--help",)
 
 
 # Resolves the interpreter on the target, and starts nothing that is not a Python.

@@ -47,7 +47,7 @@ def ask(playbook: Playbook, edge: Edge) -> Asked:
         options, names = None, ()
         unasked = (Note(about=profile.name, text=f"it could not be asked: {error}"),)
     shipped = library.arguments(profile.name)
-    if options is None and not names:
+    if options is None and not names and not unasked:
         basis = f"; what follows is by {shipped.stack} {shipped.version}" if shipped else ""
         unasked = (*unasked, Note(about=profile.name, text=f"it is not found on the target{basis}"))
     return Asked(

@@ -126,11 +126,11 @@ class Small(LocalHost):
 
     def __init__(self, group: Path) -> None:
         super().__init__()
-        self._group = group
+        self.group = group
 
     def run(self, argv: Sequence[str], *, timeout: float, stdin: bytes = b"") -> Completed:
         """Runs it in the control group."""
-        join = f'echo $$ > {self._group}/cgroup.procs; exec "$@"'
+        join = f'echo $$ > {self.group}/cgroup.procs; exec "$@"'
         return super().run(("sh", "-c", join, "sh", *argv), timeout=timeout, stdin=stdin)
 
 
@@ -163,3 +163,16 @@ def test_a_kill_for_want_of_memory_is_shown_by_the_kernel(tmp_path: Path, small:
     assert (SymptomKind.SIGNATURE, "host-out-of-memory", 1) == (symptom.kind, symptom.id, memory.counted)
     assert {"kernel.txt", "server.log"} == {line.path.rpartition("/")[2] for line in symptom.evidence}
     assert [] == [line for line in symptom.evidence if not done.has(line)]
+
+
+def test_a_kill_in_a_control_group_that_the_script_enters_is_counted(tmp_path: Path, small: Small) -> None:
+    """The counter of the group in which the supervisor was started stands still.
+
+    The script waits for longer than two looks at the tree are apart: who dies unseen is nobody's.
+    """
+    (tmp_path / "stack.py").write_text(HOG)
+    done = died(tmp_path, f"echo $$ >{small.group}/cgroup.procs; sleep 0.5; exec $python stack.py")
+    memory = done.seen.memory
+    assert memory is not None
+    assert ("host-out-of-memory", 1) == (done.symptom.id, memory.counted)
+    assert f"{small.group}/memory" in done.text("kernel.txt")

@@ -346,6 +346,7 @@ class Supervisor:
         self.members_seen = set()  # type: Set[int]
         self.deaths = []  # type: List[JSON]
         self.kernel_log = KernelLog()
+        self.counters = Counters()
         self.alarm, self.bell = os.pipe()
 
     def run(self) -> None:
@@ -363,7 +364,8 @@ class Supervisor:
         deaths = list(self.deaths)  # Whoever dies from now on may have been ended by us.
         killed, left = end(self.members, lambda: self.gone, self.order["grace"], self.order["bound"])
         result = {"exit": self.exit, "stopped": stopped, "killed": killed, "left": left, "deaths": deaths}
-        result["memory"] = memory_kills(self.folder, self.kernel_log.kills(self.members_seen))
+        self.counters.count()
+        result["memory"] = dict(self.counters.report(), logged=self.kernel_log.kills(self.members_seen))
         try_write(self.path("result"), dict(result, time=time.time(), supervisor="alive"))
 
     def path(self, name: str) -> str:
@@ -392,6 +394,7 @@ class Supervisor:
         own = identity(os.getpid())
         write(self.path("super"), own)
         write(self.path("began"), surroundings(), durable=False)
+        self.counters.look([own["pid"]])
         # A stop looks for `super` after it made `stop`: whoever comes second sees the other's file.
         if self.stopping or os.path.exists(self.path("stop")):
             raise RuntimeError("a stop was ordered before the script was started")
@@ -490,6 +493,7 @@ class Supervisor:
             self.members_seen.add(process.pid)
             if not process.alive and self.exit is None:
                 self.mourn(process, process.status)
+        self.counters.look(process.pid for process in tree if process.alive)
         records = [process.record() for process in tree if process.alive]
         if records != self.noted and try_write(self.path("tree"), records, durable=False):
             self.noted = records
@@ -771,30 +775,23 @@ VICTIM = re.compile(r"Killed process (\d+)|oom-kill:.*\bpid=(\d+)")
 
 def surroundings() -> JSON:
     """What has to be known before the script is started."""
-    counter = memory_counter()
+    cgroup = text_of("/proc/self/cgroup")
+    counter = memory_counter(cgroup)
     return {
         "boot": boot_id(),
         "reaper": os.getppid(),
-        "cgroup": text_of("/proc/self/cgroup"),
+        "cgroup": cgroup,
         "counter": counter,
         "counted": counted(counter),
     }
 
 
-def memory_counter() -> str:
-    """The file in which the kernel counts the memory kills in our control group; empty without one."""
-    groups = [line.split(":", 2) for line in text_of("/proc/self/cgroup").splitlines()]
-    for line in text_of("/proc/self/mountinfo").splitlines():
-        mount, _, source = line.partition(" - ")
-        root, point = mount.split()[3:5]
-        kind, _, options = source.split()[:3]
+def memory_counter(cgroup: str) -> str:
+    """The file in which the kernel counts the memory kills in a control group; empty without one."""
+    groups = [line.split(":", 2) for line in cgroup.splitlines()]
+    for second, root, point, name in memory_mounts():
         for _, controllers, path in groups:
-            name = ""
-            if kind == "cgroup2" and not controllers:
-                name = "memory.events"
-            elif kind == "cgroup" and "memory" in options.split(",") and "memory" in controllers.split(","):
-                name = "memory.oom_control"
-            if name:
+            if not controllers if second else "memory" in controllers.split(","):
                 inside = path[len(root.rstrip("/")) :] if path.startswith(root) else ""
                 found = os.path.join(point, inside.strip("/"), name)
                 if counted(found) is not None:
@@ -802,10 +799,64 @@ def memory_counter() -> str:
     return ""
 
 
+def memory_mounts() -> Iterable[Tuple[bool, str, str, str]]:
+    """Where control groups are that count: whether of the second version, root, place, the counter's name."""
+    for line in text_of("/proc/self/mountinfo").splitlines():
+        mount, _, source = line.partition(" - ")
+        root, point = mount.split()[3:5]
+        kind, _, options = source.split()[:3]
+        if kind == "cgroup2":
+            yield True, root, point, "memory.events"
+        elif kind == "cgroup" and "memory" in options.split(","):
+            yield False, root, point, "memory.oom_control"
+
+
 def counted(counter: str) -> Optional[int]:
     """How many processes were killed for want of memory; None where nobody counts."""
     found = re.search(r"^oom_kill (\d+)$", text_of(counter), re.MULTILINE) if counter else None
     return int(found.group(1)) if found else None
+
+
+class Counters:
+    """The kernel's counts of memory kills in every control group of the tree, since this was made.
+
+    A script may start its server in another group, and neither version of control groups counts there for us:
+    the first counts in the victim's own group alone, the second also in those above it.
+    """
+
+    def __init__(self) -> None:
+        self.files = {}  # type: Dict[str, str]
+        # Of every group there is: the script may enter one and be killed there before we look again.
+        self.first = {}  # type: Dict[str, int]
+        for _, _, point, name in memory_mounts():
+            for folder, _, _ in os.walk(point):
+                file = os.path.join(folder, name)
+                self.first[file] = counted(file) or 0
+        self.last = {}  # type: Dict[str, Optional[int]]
+        self.rose = {}  # type: Dict[str, int]
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Takes the groups that these processes are in, and counts: an empty group may be gone soon."""
+        for cgroup in {text_of("/proc/%d/cgroup" % pid) for pid in pids} - set(self.files):
+            self.files[cgroup] = memory_counter(cgroup)
+        self.count()
+
+    def count(self) -> None:
+        """Reads every count again."""
+        for file in filter(None, dict.fromkeys(self.files.values())):
+            now = counted(file)
+            self.last[file] = now
+            if now is not None:
+                self.rose[file] = now - self.first.get(file, 0)
+
+    def report(self) -> JSON:
+        """Where most kills were counted, and how many; None where some group's last count is not known."""
+        if not self.rose:
+            return {"counter": "", "counted": None}
+        # In dict order the supervisor's own group comes first.
+        file = max(self.rose, key=lambda file: self.rose[file])
+        unknown = self.rose[file] == 0 and None in self.last.values()
+        return {"counter": file, "counted": None if unknown else self.rose[file]}
 
 
 class KernelLog:
@@ -836,6 +887,8 @@ class KernelLog:
             except OSError as error:
                 if error.errno == errno.EPIPE:  # Overwritten before we read it: the next ones remain.
                     continue
+                return
+            if not record:  # Not the kernel's: something else stands in its place here.
                 return
             head, _, text = record.decode("utf-8", "replace").partition(";")
             micros = int(head.split(",")[2])

@@ -1,0 +1,1 @@
+"""The parts of the plug-in: what is done to which module of the server's environment."""
