@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from importlib import resources
+from contextlib import suppress
 from pathlib import Path
 
 from bisect_agent import playbook
@@ -16,12 +15,12 @@ from bisect_agent.edge import Edge
 from bisect_agent.errors import TargetError, UsageError
 from bisect_agent.evidence import accused
 from bisect_agent.hosts import Host
-from bisect_agent.hosts.local import LocalHost
+from bisect_agent.hosts.reach import reach
 from bisect_agent.model import Asked, Command, Configuration, EnvFactor, FileFactor, Playbook, ScriptFactor
 from bisect_agent.secrets import Masker
 from bisect_agent.serving import busy
 from bisect_agent.survey import ask
-from bisect_agent.target.launcher import Launcher, bash_complaint
+from bisect_agent.target.launcher import CALL, Launcher, Setback, bash_complaint
 
 
 def check(path: Path, pins: Mapping[str, str], signatures: Path | None = None) -> Iterator[str]:
@@ -57,8 +56,9 @@ def check(path: Path, pins: Mapping[str, str], signatures: Path | None = None) -
         f"limits: start {limits.start:g} s, quiet {limits.quiet:g} s, request {limits.request:g} s,"
         f" stop {limits.stop:g} s, {limits.trials} attempts, wall {limits.wall:g} s"
     )
-    _could_run(resolved)
-    asked = _asked(resolved, ours)
+    with reach(resolved.target.host) as host:
+        ours = playbook.environment_for(host.environment, os.environ)
+        asked = _could_run(host, playbook.placed(resolved, host.home), ours)
     for factor in resolved.factors:
         read = isinstance(factor, EnvFactor) and factor.env in asked.reads
         if factor.witness is None and not read and not isinstance(factor, ScriptFactor):
@@ -122,26 +122,27 @@ def check_script(host: Host, resolved: Playbook) -> None:
             )
 
 
-def _could_run(resolved: Playbook) -> None:
-    host = LocalHost()
+def _could_run(host: Host, resolved: Playbook, ours: Mapping[str, str]) -> Asked:
+    """Whether it could run now, and what the stack says of itself; the folder for that is removed again."""
     check_script(host, resolved)
-    if not Path(resolved.target.cwd).is_dir():
+    if host.run(("test", "-d", resolved.target.cwd), timeout=CALL).returncode:
         found = f"the launch script is to run in {resolved.target.cwd}, and there is no such folder"
-        raise UsageError(found, "correct `target.cwd`, or make it")
-    launcher = Launcher(host, str(resources.files("bisect_agent.target")), sys.executable)
-    if taken := busy(launcher, resolved.target.ports):
-        raise TargetError(taken, "stop that server, or give the playbook another port")
-
-
-def _asked(resolved: Playbook, ours: Mapping[str, str]) -> Asked:
-    """What the stack says of itself, by way of a folder of its own that is removed again."""
-    if resolved.profile is None:
-        return Asked()
-    with tempfile.TemporaryDirectory(prefix="bisect-agent-check-") as folder:
-        launcher = Launcher(LocalHost(), folder, sys.executable)
+        raise UsageError(f"{found} on {host.name}", "correct `target.cwd`, or make it")
+    folder = f"{host.home}/.bisect-agent/check-{secrets.token_hex(4)}"
+    launcher = Launcher(host, folder, host.python)
+    try:
         launcher.install()
+        if taken := busy(launcher, resolved.target.ports):
+            raise TargetError(taken, "stop that server, or give the playbook another port")
+        if resolved.profile is None:
+            return Asked()
         values = tuple(playbook.secrets_of(resolved, ours).values())
-        return ask(resolved, Edge(LocalHost(), launcher, folder, sys.executable, SystemClock(), ours, values))
+        return ask(resolved, Edge(host, launcher, folder, host.python, SystemClock(), ours, values))
+    except Setback as setback:
+        raise TargetError(setback.trouble.detail, "look at the target, then check again") from setback
+    finally:
+        with suppress(Setback, TargetError):
+            launcher.discard(folder)
 
 
 def _told(asked: Asked) -> Iterator[str]:

@@ -214,6 +214,28 @@ def stop(run: RunArgument) -> None:
     typer.echo(stop_restored(RunFolder(run)))
 
 
+@app.command()
+def trust(
+    host: Annotated[
+        str, typer.Argument(metavar="HOST", help="As in `target.host`: ssh://[user@]host[:port].")
+    ],
+) -> None:
+    """Shows the key by which a host over SSH is known, and accepts it when you say so.
+
+    Without a terminal to ask on, it accepts nothing.
+    """
+    from bisect_agent.hosts.trust import accept, offered
+
+    offer = offered(host)
+    typer.echo(f"{offer.host} is {offer.state}: {offer.key}")
+    if offer.state == "known":
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("nobody can be asked whether this is the right key", "run this on a terminal")
+    if typer.confirm(f"Is this its key? It is then written to {offer.file}"):
+        accept(offer)
+
+
 @app.command("runs")
 def list_runs(runs: RunsOption = RUNS) -> None:
     """Lists the runs of a folder, newest last, with what each concluded."""

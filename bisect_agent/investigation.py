@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version as installed
 from pathlib import Path
 
@@ -21,22 +21,22 @@ from bisect_agent.errors import ExitCode, TargetError, UsageError
 from bisect_agent.events import Resumed, RunStarted, RunState
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest, run_name
 from bisect_agent.hosts import Host
-from bisect_agent.hosts.local import LocalHost
+from bisect_agent.hosts.reach import reach
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import Journal, decode
 from bisect_agent.model import Limits, Passed, Playbook, StoppedBy
 from bisect_agent.standstill import BETWEEN_LOOKS
-from bisect_agent.target.launcher import Launcher
+from bisect_agent.target.launcher import Launcher, Setback
 
-HOME = "~/.bisect-agent"
-"""On the target: where runs put their files, and where the locks are."""
+HOME = ".bisect-agent"
+"""In the home folder on the target: where runs put their files, and where the locks are."""
 
 
 @dataclass(frozen=True)
 class Means:
     """What an investigation reaches its target with; `between_looks` as for an `Edge`, in seconds."""
 
-    host: Host = field(default_factory=LocalHost)
+    host: Host | None = None
     between_looks: float = BETWEEN_LOOKS
 
 
@@ -74,12 +74,14 @@ def open_new(
     resolved = playbook.load(path, pins=pins, signatures=signatures)
     clock, means = SystemClock(), means or Means()
     name = run_name(resolved.title, clock.time(), secrets.token_hex(2))
-    check_script(means.host, resolved)
     with ExitStack() as stack:
-        _hold(stack, means.host, resolved, runs / name)
+        host = means.host or stack.enter_context(reach(resolved.target.host))
+        check_script(host, resolved)
+        resolved = playbook.placed(resolved, host.home)
+        _hold(stack, host, resolved, runs / name)
         folder = RunFolder.create(runs / name, path.read_bytes(), resolved)
         journal = stack.enter_context(Journal(folder.path, clock.time))
-        edge = _edge(means, clock, resolved, name)
+        edge = _edge(host, means.between_looks, clock, resolved, name)
         engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
         engine.begin(
             RunStarted(
@@ -113,12 +115,14 @@ def open_again(run: Path, listener: Listener, means: Means | None = None) -> Ite
         if state.started is None:
             raise UsageError(f"{run}: nothing was recorded before it ended", "run the playbook again")
         reopens = _reopens(state, run)
-        resolved, limits = _unchanged(folder, state, state.started)
-        _hold(stack, means.host, resolved, run)
-        edge = _edge(means, clock, resolved, state.started.run)
+        host = means.host or stack.enter_context(reach(folder.resolved().target.host))
+        resolved, limits = _unchanged(folder, state, state.started, host.home)
+        _hold(stack, host, resolved, run)
+        edge = _edge(host, means.between_looks, clock, resolved, state.started.run)
         engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
-        edge.launcher.install()
-        engine.sweep(_attempt_folders(edge))
+        with _answering():
+            edge.launcher.install()
+            engine.sweep(_attempt_folders(edge))
         engine.begin(Resumed(versions=_versions(), reopens=reopens, limits=limits, lost=lost))
         yield Investigation(engine, folder, resolved)
 
@@ -142,7 +146,9 @@ _RESUMABLE = frozenset(
 )
 
 
-def _unchanged(folder: RunFolder, state: RunState, started: RunStarted) -> tuple[Playbook, Limits | None]:
+def _unchanged(
+    folder: RunFolder, state: RunState, started: RunStarted, home: str
+) -> tuple[Playbook, Limits | None]:
     """The run's playbook, with its limits as they are now; and these, where they were raised.
 
     The file it was read from may have been edited since: its limits may be higher, nothing else may
@@ -159,7 +165,7 @@ def _unchanged(folder: RunFolder, state: RunState, started: RunStarted) -> tuple
     source = Path(started.source)
     if not source.is_file():
         return was, None
-    now = playbook.load(source, pins=started.pins)
+    now = playbook.placed(playbook.load(source, pins=started.pins), home)
     changed = [name for name in _QUESTION if getattr(now, name) != getattr(was, name)]
     lowered = [name for name in Limits.model_fields if getattr(now.limits, name) < getattr(was.limits, name)]
     if changed or lowered:
@@ -186,19 +192,19 @@ def _versions() -> dict[str, str]:
     return {"bisect_agent": version(), "python": sys.version.split()[0]}
 
 
-def _edge(means: Means, clock: SystemClock, resolved: Playbook, name: str) -> Edge:
+def _edge(host: Host, between_looks: float, clock: SystemClock, resolved: Playbook, name: str) -> Edge:
     """The target of a run: its files lie in a folder of the run's own."""
-    ours = dict(os.environ)
-    place = resolved.target.folder or f"{Path(HOME).expanduser()}/{name}"
+    ours = playbook.environment_for(host.environment, os.environ)
+    place = resolved.target.folder or f"{host.home}/{HOME}/{name}"
     return Edge(
-        host=means.host,
-        launcher=Launcher(means.host, place, sys.executable),
+        host=host,
+        launcher=Launcher(host, place, host.python),
         folder=place,
-        python=sys.executable,
+        python=host.python,
         clock=clock,
         ours=ours,
         secrets=tuple(playbook.secrets_of(resolved, ours).values()),
-        between_looks=means.between_looks,
+        between_looks=between_looks,
     )
 
 
@@ -227,17 +233,30 @@ def stop_restored(folder: RunFolder) -> str:
     attempt = restored(state)
     if attempt is None or state.surveyed is None:
         return "this run has left no server running"
-    launcher = Launcher(LocalHost(), state.surveyed.folder, sys.executable)
-    stopped = launcher.stop(attempt)
-    if stopped.left:
-        names = ", ".join(f"{p.pid} {p.name}" for p in stopped.left)
-        raise TargetError(f"still alive: {names}", "look at these processes; nothing else was touched")
     resolved = folder.resolved()
     paths = playbook.files(resolved, resolved.good)
-    for path in paths:
-        launcher.put_back(path)
+    with reach(resolved.target.host) as host:
+        launcher = Launcher(host, state.surveyed.folder, host.python)
+        with _answering():
+            stopped = launcher.stop(attempt)
+            if stopped.left:
+                names = ", ".join(f"{p.pid} {p.name}" for p in stopped.left)
+                raise TargetError(
+                    f"still alive: {names}", "look at these processes; nothing else was touched"
+                )
+            for path in paths:
+                launcher.put_back(path)
     back = f"; {', '.join(paths)} as before the run" if paths else ""
     return f"nothing of the restored server is left{back}"
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """A setback outside of an attempt is a target that cannot be used."""
+    try:
+        yield
+    except Setback as setback:
+        raise TargetError(setback.trouble.detail, "look at the target, then try again") from setback
 
 
 def _lock_names(resolved: Playbook) -> list[str]:
@@ -251,7 +270,7 @@ def _hold(stack: ExitStack, host: Host, resolved: Playbook, run: Path) -> None:
     """Holds the target for this run alone."""
     for name in _lock_names(resolved):
         lock = host.lock(
-            f"{Path(HOME).expanduser()}/locks/{name}.lock",
+            f"{host.home}/{HOME}/locks/{name}.lock",
             f"{socket.gethostname()} pid {os.getpid()}, run {run}",
         )
         if isinstance(lock, str):

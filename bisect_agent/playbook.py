@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 from bisect_agent import codefiles, library, profiles, variables, yamlmarks
 from bisect_agent.errors import UsageError
+from bisect_agent.hosts.address import Address
 from bisect_agent.launches import complaints, left_behind
 from bisect_agent.model import (
     Command,
@@ -46,6 +48,8 @@ from bisect_agent.signature_files import read_folder
 from bisect_agent.yamlmarks import Field, Problems, describe, nearest
 
 VERSION = "1"
+HOME = "~"
+"""The home folder on the target, where nothing else is said of another machine."""
 
 INHERITED = ("HOME", "PATH", "LANG")
 """What every attempt gets of our environment without being asked."""
@@ -152,6 +156,12 @@ def plain_environment(playbook: Playbook, ours: Mapping[str, str]) -> dict[str, 
     return values | {name: ours[name] for name in playbook.target.passed if name in ours}
 
 
+def environment_for(target: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """What attempts may take: ours, but what every attempt inherits is the target's own."""
+    values = {name: value for name, value in ours.items() if name not in INHERITED}
+    return values | {name: target[name] for name in INHERITED if name in target}
+
+
 def prelude(variables_of: Mapping[str, str], cwd: str) -> str:
     """Shell lines that set up an environment and go to a folder.
 
@@ -200,12 +210,31 @@ def takes_arguments(script: str) -> bool:
     return '"$@"' in code or '"${@}"' in code
 
 
+def placed(playbook: Playbook, home: str) -> Playbook:
+    """The playbook with the home folder of its target in place of `~`."""
+
+    def place(path: str) -> str:
+        return home + path[len(HOME) :] if path == HOME or path.startswith(f"{HOME}/") else path
+
+    target = playbook.target
+    folder = None if target.folder is None else place(target.folder)
+    return playbook.model_copy(
+        update={
+            "target": target.model_copy(update={"cwd": place(target.cwd), "folder": folder}),
+            "factors": tuple(
+                factor.model_copy(update={"path": place(factor.path)})
+                if isinstance(factor, FileFactor)
+                else factor
+                for factor in playbook.factors
+            ),
+        }
+    )
+
+
 def files(playbook: Playbook, configuration: Configuration) -> dict[str, str | None]:
     """The files to write before the start, by their absolute paths; None: there must be no such file."""
     return {
-        str(Path(playbook.target.cwd) / Path(factor.path).expanduser()): factor.levels[
-            configuration[factor.name]
-        ]
+        str(Path(playbook.target.cwd) / factor.path): factor.levels[configuration[factor.name]]
         for factor in playbook.factors
         if isinstance(factor, FileFactor)
     }
@@ -373,16 +402,20 @@ def _target(
     entries = {} if field is None else field.section(known, remedy="target: {host: local}")
     if "host" in entries:
         _check_host(entries["host"])
+    host = entries["host"].text("host: local") if "host" in entries else "local"
+    remote = host != "local"
     if "ports" not in entries and kind is Kind.SERVER and (field or top).is_mapping:
         found = "a server needs `target.ports`: the first is where health and the request go"
         (field or top).refuse_key(found, "target: {host: local, ports: [30000]}")
     # `pass` stands for the whole environment of the launch, so it is also known outside of `target`.
     passed = [name for holder in (keys, entries) if "pass" in holder for name in _passed(holder["pass"])]
     return Target(
-        host="local",
+        host=host,
         ports=_ports(entries["ports"], kind) if "ports" in entries else (),
-        cwd=_path(entries["cwd"], folder) if "cwd" in entries else str(folder),
-        folder=_path(entries["folder"], folder) if "folder" in entries else None,
+        cwd=_place(entries["cwd"], folder, remote=remote)
+        if "cwd" in entries
+        else (HOME if remote else str(folder)),
+        folder=_place(entries["folder"], folder, remote=remote) if "folder" in entries else None,
         env=_target_env(entries["env"], ours) if "env" in entries else {},
         passed=tuple(dict.fromkeys(passed)),
         stop=entries["stop"].text("stop: systemctl stop my-server") if "stop" in entries else None,
@@ -391,10 +424,13 @@ def _target(
 
 def _check_host(field: Field) -> None:
     host = field.text("host: local")
-    if host.startswith("ssh://"):
-        field.refuse(f"`{host}`: a host over SSH is not supported yet by this version", "host: local")
+    if get_close_matches(host, ["local"]) and host != "local":
+        field.refuse(f"`{host}` would be a host over SSH", "did you mean `local`? Else: ssh://" + host)
     elif host and host != "local":
-        field.wrong("local or ssh://…", "host: local")
+        try:
+            Address.parse(host)
+        except UsageError as error:
+            field.refuse(error.message, error.remedy)
 
 
 def _ports(field: Field, kind: Kind) -> tuple[int, ...]:
@@ -406,6 +442,17 @@ def _ports(field: Field, kind: Kind) -> tuple[int, ...]:
         if port > 65535:
             item.refuse(f"there is no port {port}", "a number from 1 to 65535")
     return tuple(dict.fromkeys(ports))
+
+
+def _place(field: Field, folder: Path, *, remote: bool) -> str:
+    """A folder on the target. Where that is another machine, the playbook's own folder is not there."""
+    if not remote:
+        return _path(field, folder)
+    text = field.text("the absolute path of a folder there")
+    if text and not text.startswith(("/", f"{HOME}/")) and text != HOME:
+        found = f"`{text}` is no absolute path of another machine"
+        field.refuse(found, "one that begins with / or with ~/, the home folder there")
+    return text
 
 
 def _path(field: Field, folder: Path) -> str:

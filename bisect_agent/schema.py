@@ -83,7 +83,7 @@ def playbook_schema() -> Schema:
 def _target() -> Schema:
     return _mapping(
         {
-            "host": {"const": "local", "description": "Where the stack runs."},
+            "host": _said({"type": "string"}, "Where the stack runs: local, or ssh://[user@]host[:port]."),
             "ports": _said(
                 _list({"type": "integer", "minimum": 1, "maximum": 65535}),
                 "What it listens on; health and the request go to the first.",

@@ -98,7 +98,7 @@ class Tail:
         try:
             return self._poll()
         except errors.Unreachable as error:
-            return Unreachable(str(error))
+            return Unreachable(error.message)
 
     def _poll(self) -> Poll:
         if self._identity is None:

@@ -176,6 +176,9 @@ class FakeHost:
     starts: list[Configuration] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     name: str = "fake"
+    home: str = "/home/me"
+    python: str = "python3"
+    environment: Mapping[str, str] = field(default_factory=dict)
     _runs: dict[str, _Run] = field(default_factory=dict)
     _counts: Counter[Configuration] = field(default_factory=Counter)
 

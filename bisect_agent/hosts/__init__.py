@@ -7,7 +7,7 @@ answered, and the answer is no).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -58,6 +58,21 @@ class Host(Protocol):
     @property
     def name(self) -> str:
         """What a person calls it, for the beginning of a sentence: `local`, `gpu-box`."""
+        ...
+
+    @property
+    def home(self) -> str:
+        """The home folder of the user there."""
+        ...
+
+    @property
+    def python(self) -> str:
+        """The absolute path of a Python there, 3.6 or later."""
+        ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What commands there inherit."""
         ...
 
     def run(self, argv: Sequence[str], *, timeout: float, stdin: bytes = b"") -> Completed:

@@ -8,9 +8,10 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
@@ -25,6 +26,17 @@ class LocalHost:
     """This machine, without a network between."""
 
     name = "local"
+    python = sys.executable
+
+    @property
+    def home(self) -> str:
+        """The home folder of who runs us."""
+        return str(Path.home())
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Our own."""
+        return os.environ
 
     def run(self, argv: Sequence[str], *, timeout: float, stdin: bytes = b"") -> Completed:
         """Runs a command until its exit status is known; see `Host.run`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bisect_agent import errors
-from bisect_agent.hosts import Completed, DiskFull, Host
+from bisect_agent.hosts import Completed, DiskFull, Host, TimedOut
 from bisect_agent.model import Death, Exit, Frozen, HttpAnswer, Process, Reason, Trouble
 from bisect_agent.stacks import Look
 
@@ -215,6 +215,7 @@ _REASON = {
 }
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
+_Done = TypeVar("_Done")
 
 
 def first_line(tag: str) -> bytes:
@@ -259,8 +260,11 @@ class Launcher:
         """Puts the supervisor on the target, unless it is there."""
         source = resources.files("bisect_agent.target").joinpath("supervisor.py").read_bytes()
         with _setbacks():
-            if self._sha256(self._supervisor) != hashlib.sha256(source).hexdigest():
-                self._host.rename(self._put_verified(self._supervisor, source), self._supervisor)
+            _twice(lambda: self._install(source))
+
+    def _install(self, source: bytes) -> None:
+        if self._sha256(self._supervisor) != hashlib.sha256(source).hexdigest():
+            self._host.rename(self._put_verified(self._supervisor, source), self._supervisor)
 
     def prepare(self, name: str, order: Order) -> str:
         """Writes an attempt's folder and returns its path. Nothing is started.
@@ -269,35 +273,41 @@ class Launcher:
         """
         folder = f"{self._folder}/{name}"
         with _setbacks():
-            script = self._put_verified(f"{folder}/launch.sh", order.script)
-            self._parse(script)
-            paper = self._put_verified(f"{folder}/order.json", _paper(order))
-            self._host.rename(paper, f"{folder}/order.json")
-            self._host.rename(script, f"{folder}/launch.sh")
+            _twice(lambda: self._write(folder, order))
         return folder
+
+    def _write(self, folder: str, order: Order) -> None:
+        script = self._put_verified(f"{folder}/launch.sh", order.script)
+        self._parse(script)
+        paper = self._put_verified(f"{folder}/order.json", _paper(order))
+        self._host.rename(paper, f"{folder}/order.json")
+        self._host.rename(script, f"{folder}/launch.sh")
 
     def keep(self, path: str) -> None:
         """Keeps what a file holds, or that there is none, until `put_back`. A second call does nothing."""
         with _setbacks():
-            self._move(_KEEP, path)
+            _twice(lambda: self._move(_KEEP, path))
 
     def put_back(self, path: str) -> None:
         """Gives a file back what it held before `keep`; where nothing is kept, it does nothing."""
         with _setbacks():
-            self._move(_PUT_BACK, path)
+            _twice(lambda: self._move(_PUT_BACK, path))
 
     def place(self, path: str, text: str | None) -> None:
         """Writes a file, whole or not at all, and verifies it; None removes it."""
         with _setbacks():
-            if text is None:
-                self._must(["rm", "-f", "--", path], path)
-            else:
-                self._host.rename(self._put_verified(path, text.encode(), PLACED), path)
+            _twice(lambda: self._place(path, text))
+
+    def _place(self, path: str, text: str | None) -> None:
+        if text is None:
+            self._must(["rm", "-f", "--", path], path)
+        else:
+            self._host.rename(self._put_verified(path, text.encode(), PLACED), path)
 
     def discard(self, folder: str) -> None:
         """Removes a folder of an attempt with all that is in it."""
         with _setbacks():
-            self._must(["rm", "-rf", "--", folder], folder, timeout=DISCARD)
+            _twice(lambda: self._must(["rm", "-rf", "--", folder], folder, timeout=DISCARD))
 
     def start(self, folder: str) -> Started:
         """Starts a prepared attempt, at most once ever.
@@ -306,7 +316,7 @@ class Launcher:
         After a `Setback` whose reason is not SCRIPT something may run all the same: `stop` tells.
         """
         with _setbacks():
-            ended = self._call("run", folder)
+            ended = self._call("run", folder, once=True)
             try:
                 claimed = self._answer(ended, _Claimed, "run")
             except Setback as setback:
@@ -352,10 +362,16 @@ class Launcher:
             timeout = CALL + 2 * (bounds.grace + bounds.bound)
             return self._answer(self._call("stop", folder, timeout=timeout), Stopped, "stop")
 
-    def _call(self, verb: str, place: str, *, timeout: float = CALL, stdin: bytes = b"") -> Completed:
+    def _call(
+        self, verb: str, place: str, *, timeout: float = CALL, stdin: bytes = b"", once: bool = False
+    ) -> Completed:
         # Isolated and without site-packages: nothing of the target's Python set-up is run, and it is quicker.
         argv = (self._python, "-I", "-S", self._supervisor, verb, place)
-        return self._host.run(argv, timeout=timeout, stdin=stdin)
+
+        def call() -> Completed:
+            return self._host.run(argv, timeout=timeout, stdin=stdin)
+
+        return call() if once else _twice(call)
 
     def _answer(self, ended: Completed, kind: type[_Answer], verb: str) -> _Answer:
         """The one object a verb said; a fault, or anything else, as a setback."""
@@ -444,12 +460,22 @@ def _text(said: bytes) -> str:
     return said.decode(errors="replace").strip()[-2000:]
 
 
+def _twice(deed: Callable[[], _Done]) -> _Done:
+    """Does what may be done twice; once more where the link broke over it, for that says nothing about it."""
+    try:
+        return deed()
+    except TimedOut:
+        raise
+    except errors.Unreachable:
+        return deed()
+
+
 @contextmanager
 def _setbacks() -> Iterator[None]:
     """Turns a host that is silent, or full, into a setback of the attempt."""
     try:
         yield
     except errors.Unreachable as error:
-        raise Setback(Reason.UNREACHABLE, str(error)) from error
+        raise Setback(Reason.UNREACHABLE, error.message) from error
     except DiskFull as error:
-        raise Setback(Reason.DISK, str(error)) from error
+        raise Setback(Reason.DISK, error.message) from error
