@@ -246,22 +246,34 @@ class Engine:
             )
         if self._playbook.target.stop is not None and self.state.ended is None:
             self._end_owners(self._playbook.target.stop)
+        if self.interrupts:
+            return
         if taken := busy(launcher, self._playbook.target.ports):
             remedy = "stop that server (`target.stop` can say how), or give the playbook another port"
             raise TargetError(f"{host.name}: {taken}", remedy)
         if self._playbook.profile is not None:
-            self._append(events.StackAsked(asked=ask(self._playbook, edge)))
+            self._append(events.StackAsked(asked=ask(self._playbook, edge, self._interrupted)))
 
     def _end_owners(self, command: str) -> None:
         """Ends the owners' own server, once, by their command."""
         ran = run_command(self._playbook, self._edge, "stop", command, STOP)
-        wrong = "" if ports_free(self._playbook, self._edge, ran) else "the ports are still taken"
+        wrong = (
+            ""
+            if ports_free(self._playbook, self._edge, ran, self._interrupted)
+            else "the ports are still taken"
+        )
         self._append(events.CommandRun(purpose="stop", code=ran.code, said=ran.said, wrong=wrong))
-        if wrong:
+        if wrong and not self.interrupts:
             ended = f"exit code {ran.code}" if ran.code is not None else f"no end within {STOP:g} s"
             holder = busy(self._edge.launcher, self._playbook.target.ports)
             detail = f"`target.stop` came to {ended}, and {holder or wrong}: {ran.said[-300:]}"
             raise TargetError(f"{self._edge.host.name}: {detail}", "try that command by hand")
+
+    def _interrupted(self) -> bool:
+        return self.interrupts > 0
+
+    def _left(self) -> bool:
+        return self.interrupts >= LEAVE
 
     def _plan(self, wanted: search.Wanted) -> None:
         """The intent to run a trial, with what each hypothesis predicts of it."""
@@ -448,7 +460,7 @@ class Engine:
             wrong = "" if ran.code == 0 else f"the command ended with exit code {ran.code}"
             if ran.code is None:
                 wrong = "the command did not end within limits.start"
-            wrong = wrong or answering(playbook, self._edge, known_so_far(playbook, state).answer)
+            wrong = wrong or answering(playbook, self._edge, known_so_far(playbook, state).answer, self._left)
         except (TargetError, Setback) as error:
             ran, wrong = Ran(None, ""), str(error)
         self._append(events.CommandRun(purpose="restore", code=ran.code, said=ran.said, wrong=wrong))

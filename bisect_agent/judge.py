@@ -23,6 +23,7 @@ from bisect_agent.model import (
     Kind,
     LastLine,
     LogCopy,
+    LogWitness,
     Match,
     MatchKind,
     Observation,
@@ -527,8 +528,14 @@ def _place_of(text: str, body: str) -> int | None:
 
 
 def _unseeable(factor: Factor, level: str) -> bool:
-    """Whether a level cannot show among the stack's arguments: what shows there is then its own choice."""
-    return isinstance(factor.witness, ArgumentWitness) and level not in factor.witness.patterns
+    """Whether a level has nothing to show: what shows is the stack's own choice, and contradicts nobody."""
+    match factor.witness:
+        case ArgumentWitness(patterns=patterns):
+            return level not in patterns
+        case LogWitness(log=template) | HttpWitness(contains=template):
+            return "{value}" in template and not factor.value(level)
+        case None:
+            return True
 
 
 def _copy_line(log: LogCopy, where: Match | Raised | LastLine) -> int | None:

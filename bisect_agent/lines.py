@@ -64,6 +64,7 @@ _LEVEL_WORD = re.compile(
     rf"(?:- )?(?:[\w.]{{1,80}} - |NCCL (?=INFO))?(?P<level>{_WORDS})(?=[:\s])",  # an error is a WARN to NCCL
     re.ASCII,
 )
+_JSON_LEVEL = re.compile(r'"(?:level|levelname|severity|lvl)" ?: ?"(?P<level>[A-Za-z]{4,8})"', re.ASCII)
 _WARNING = re.compile(r"\b[A-Z]\w*Warning: ", re.ASCII)
 
 _PATH = re.compile(r"(?<![\w./])/[\w.+@~%-]+(?:/[\w.+@~%-]+)*/?", re.ASCII)
@@ -136,6 +137,8 @@ def parse(text: str, *, number: int = 1, offset: int = 0, end: int = 0) -> Line:
         level = word["level"]
     if level is None and _WARNING.search(rest):
         level = "WARNING"
+    if level is None and rest.startswith("{") and (word := _JSON_LEVEL.search(rest)):
+        level = word["level"].upper()
     return Line(
         text=text,
         rest=rest,

@@ -55,13 +55,13 @@ def run_command(playbook: Playbook, edge: Edge, name: str, command: str, timeout
     return Ran(code, Masker(edge.secrets).mask((said or b"").decode(errors="replace")).strip())
 
 
-def ports_free(playbook: Playbook, edge: Edge, ran: Ran) -> bool:
+def ports_free(playbook: Playbook, edge: Edge, ran: Ran, left: Callable[[], bool]) -> bool:
     """Whether nobody listens on the playbook's ports; it is waited for where the command ended well."""
     seconds = STOP if ran.code == 0 else 0.0
-    return _until(edge, seconds, lambda: not held(edge.launcher, playbook.target.ports))
+    return _until(edge, seconds, lambda: not held(edge.launcher, playbook.target.ports), left)
 
 
-def answering(playbook: Playbook, edge: Edge, answer: str | None) -> str:
+def answering(playbook: Playbook, edge: Edge, answer: str | None, left: Callable[[], bool]) -> str:
     """Waits until the owners' server serves again; what is wrong with it in the end, empty where nothing is.
 
     A job's owners have no server to ask.
@@ -73,7 +73,7 @@ def answering(playbook: Playbook, edge: Edge, answer: str | None) -> str:
 
     def wait() -> bool:
         edge.clock.sleep(HEALTH_EVERY)
-        return edge.clock.monotonic() < deadline
+        return edge.clock.monotonic() < deadline and not left()
 
     def serves() -> bool:
         nonlocal wrong
@@ -82,15 +82,15 @@ def answering(playbook: Playbook, edge: Edge, answer: str | None) -> str:
         wrong = found.text if found else ""
         return found is None
 
-    _until(edge, playbook.limits.start, serves)
+    _until(edge, playbook.limits.start, serves, left)
     return wrong
 
 
-def _until(edge: Edge, seconds: float, seen: Callable[[], bool]) -> bool:
-    """Looks again and again, for so many seconds, until something is seen."""
+def _until(edge: Edge, seconds: float, seen: Callable[[], bool], left: Callable[[], bool]) -> bool:
+    """Looks again and again, for so many seconds, until something is seen, or the run is `left`."""
     deadline = edge.clock.monotonic() + seconds
     while not seen():
-        if edge.clock.monotonic() >= deadline:
+        if edge.clock.monotonic() >= deadline or left():
             return False
         edge.clock.sleep(HEALTH_EVERY)
     return True

@@ -17,7 +17,7 @@ from typing import Literal
 from bisect_agent import codefiles, library, profiles, variables, yamlmarks
 from bisect_agent.errors import UsageError
 from bisect_agent.hosts.address import Address
-from bisect_agent.launches import complaints, left_behind
+from bisect_agent.launches import complaints, left_behind, words
 from bisect_agent.model import (
     Command,
     Configuration,
@@ -207,7 +207,8 @@ def scripts(playbook: Playbook) -> tuple[str, ...]:
 def takes_arguments(script: str) -> bool:
     """Whether a launch script gives what it is given to what it starts."""
     code = "\n".join(line for line in script.splitlines() if not line.lstrip().startswith("#"))
-    return '"$@"' in code or '"${@}"' in code
+    quoted = '"$@"' in code or '"${@}"' in code
+    return quoted and any("$@" in word or "${@}" in word for word in words(script))
 
 
 def placed(playbook: Playbook, home: str) -> Playbook:
@@ -485,9 +486,10 @@ def _launch(
     top: Field, keys: Mapping[str, Field], kind: Kind, folder: Path, factors: Sequence[Factor]
 ) -> str:
     takers = [f.name for f in factors if isinstance(f, FlagsFactor | OptionFactor) and f.levels]
+    varied = [f.env for f in factors if isinstance(f, EnvFactor)]
     scripted = next((f for f in factors if isinstance(f, ScriptFactor)), None)
     if scripted is not None:
-        _check_scripts(scripted, keys, kind, takers)
+        _check_scripts(scripted, keys, kind, takers, varied)
         return ""
     match keys:
         case {"launch": _, "launch_file": field}:
@@ -500,12 +502,16 @@ def _launch(
         case _:
             top.refuse_key("there is neither `launch` nor `launch_file`", _LAUNCH)
             return ""
-    _check_script(text, field, "the launch script", kind, takers)
+    _check_script(text, field, "the launch script", kind, takers, varied)
     return text
 
 
 def _check_scripts(
-    factor: ScriptFactor, keys: Mapping[str, Field], kind: Kind, takers: Collection[str]
+    factor: ScriptFactor,
+    keys: Mapping[str, Field],
+    kind: Kind,
+    takers: Collection[str],
+    varied: Collection[str],
 ) -> None:
     """The launch scripts of a factor, in place of `launch`."""
     for name in ("launch", "launch_file"):
@@ -515,15 +521,22 @@ def _check_scripts(
     entry = keys["factors"].entries("")[factor.name]
     field = entry.entries("")["script"]
     for level, text in factor.levels.items():
-        _check_script(text, field, f"the launch script of {factor.name}={level}", kind, takers)
+        _check_script(text, field, f"the launch script of {factor.name}={level}", kind, takers, varied)
 
 
-def _check_script(text: str, field: Field, what: str, kind: Kind, takers: Collection[str]) -> None:
+def _check_script(  # what a script must be for each of its readers
+    text: str, field: Field, what: str, kind: Kind, takers: Collection[str], varied: Collection[str]
+) -> None:
     """A script must take the arguments, and what it starts must be ours to watch and to end."""
     if text and takers and not takes_arguments(text):
         field.refuse(
             f'{what} has no "$@", so the flags of {", ".join(takers)} would reach nothing',
             f'put "$@", with its quotes, where the arguments go: {_LAUNCH}',
+        )
+    for name in sorted(variables.overwritten(words(text)) & set(varied)):
+        field.refuse(
+            f"{what} sets {name} itself, so a level of it would reach nothing",
+            f"leave that out there, or write {name}=${{{name}:-…}}, which keeps what is given",
         )
     for line, name in variables.written_out(text):
         remedy = f"take it from your environment: pass: [{name}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -137,7 +138,11 @@ def _check_one_setter_each(factors: Iterable[Factor], entries: Mapping[str, Fiel
 def _sets(factor: Factor) -> str:
     """The one thing that a factor sets; empty where flags may set several, or none is named."""
     match factor:
-        case EnvFactor(env=name) | OptionFactor(option=name) | FileFactor(path=name):
+        case FileFactor(path=path):
+            return posixpath.normpath(path)
+        case OptionFactor(option=name):
+            return name.replace("_", "-")
+        case EnvFactor(env=name):
             return name
         case ScriptFactor():
             return "the launch script"

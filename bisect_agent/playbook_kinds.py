@@ -50,6 +50,7 @@ def read_factor(name: str, field: Field, kind: Kind, folder: Path, ours: Mapping
         folder: where the files that it names are.
         ours: our environment.
     """
+    blameless = len(field.problems.found)
     if not _NAME.fullmatch(name):
         field.refuse_key(f"`{name}` cannot name a factor", "letters, digits and . _ + -, at most 64 in all")
     example = f"{name}: {{env: VARIABLE, levels: {{on: 1, off: 0}}}}"
@@ -73,10 +74,13 @@ def read_factor(name: str, field: Field, kind: Kind, folder: Path, ours: Mapping
             variable = value.text(example)
             variables.check_name(variable, value.mark, field.problems)
             factor = EnvFactor(name=name, env=variable, levels=_env_levels(keys["levels"], variable, ours))
+    ordered = "ordered" in keys and keys["ordered"].truth()
+    if len(field.problems.found) == blameless and not ordered:
+        _refuse_same(value if kinds != ["env"] else keys["levels"], factor)
     return factor.model_copy(
         update={
             "witness": _witness(keys["witness"], kind) if "witness" in keys else None,
-            "ordered": "ordered" in keys and keys["ordered"].truth(),
+            "ordered": ordered,
         }
     )
 
@@ -161,7 +165,7 @@ def _option_levels(field: Field) -> dict[str, str | None]:
             elif value and not _LEVEL.fullmatch(value):
                 item.refuse(f"`{value}` cannot name a level", f"give it a name: levels: {{a: {value}}}")
             levels[value] = value
-        _refuse_few(field, len(levels))
+        _refuse_few(field, len(field.items("")))
         return levels
     for level, entry in _levels(field, "levels: [triton, flashinfer]").items():
         levels[level] = entry.scalar()
@@ -218,12 +222,23 @@ def text_beside(field: Field, folder: Path, what: str) -> str:
 
 def _levels(field: Field, example: str) -> dict[str, Field]:
     entries = field.entries(example)
-    if field.is_mapping:
-        _refuse_few(field, len(entries))
+    if isinstance(field.node, MappingNode):
+        _refuse_few(field, len(field.node.entries))
     for level, entry in entries.items():
         if not _LEVEL.fullmatch(level):
             entry.refuse_key(f"`{level}` cannot name a level", "one word without = , or /, at most 64 long")
     return entries
+
+
+def _refuse_same(field: Field, factor: Factor) -> None:
+    """Two levels of one value: to change one for the other changes nothing, and shows nothing."""
+    first: dict[object, str] = {}
+    for level, value in factor.levels.items():
+        other = first.setdefault(value, level)
+        if other != level:
+            field.refuse_key(
+                f"the levels `{other}` and `{level}` of `{factor.name}` are the same", "remove one"
+            )
 
 
 def _refuse_few(field: Field, levels: int) -> None:

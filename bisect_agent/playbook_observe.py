@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from types import MappingProxyType
 
 from bisect_agent.model import HttpRequest, Kind, Limits, Observe, PhaseMark, Role, Signature
@@ -26,6 +27,8 @@ _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\
 _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 _READY = "ready: {log: ready to roll, http: /health}"
+SAME = "same-as-good"
+"""What `expect` says where the answer is to be the one that `good` gave."""
 _REQUEST = "request: {path: /generate, json: {text: hello}, expect: same-as-good}"
 _REQUIRED = {"id": "id: my-crash", "role": "role: root", "pattern": "pattern: 'MyError: .*'"}
 SIGNATURE_KEYS = (*_REQUIRED, "fatal", "phase_matters", "topic", "means")
@@ -115,7 +118,13 @@ def _ready(field: Field) -> dict[str, Field]:
 def _request(field: Field) -> HttpRequest:
     keys = field.section(("path", "json", "expect"), required={"path": "path: /generate"}, remedy=_REQUEST)
     expect = keys.get("expect")
-    same_as_good = expect is not None and expect.scalar() == "same-as-good"
+    same_as_good = expect is not None and expect.scalar() == SAME
+    if (
+        expect is not None
+        and not same_as_good
+        and get_close_matches(expect.scalar() or "", [SAME], cutoff=0.8)
+    ):
+        expect.refuse(f"`{expect.scalar()}` would be a pattern of the answer", f"did you mean {SAME}?")
     return HttpRequest(
         path=url_path(keys["path"]) if "path" in keys else "",
         body=_body(keys["json"]) if "json" in keys else None,

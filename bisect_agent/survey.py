@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import re2
 
@@ -32,17 +32,18 @@ TEXT = 4 * 1024 * 1024
 """The most bytes taken of what it prints."""
 
 
-def ask(playbook: Playbook, edge: Edge) -> Asked:
+def ask(playbook: Playbook, edge: Edge, left: Callable[[], bool] = lambda: False) -> Asked:
     """Asks the stack of the playbook's profile; what it did not tell is told by the lists that come with us.
 
-    Nothing is asked where there is no profile, and nothing that goes wrong here ends a run.
+    Nothing is asked where there is no profile, and nothing that goes wrong here ends a run. It ends early
+    where the run is `left`.
     """
     profile = playbook.profile
     if profile is None:
         return Asked()
     unasked: tuple[Note, ...] = ()
     try:
-        options, names = _options(playbook, profile, edge), _names(playbook, profile, edge)
+        options, names = _options(playbook, profile, edge, left), _names(playbook, profile, edge)
     except (Setback, TargetError) as error:
         options, names = None, ()
         unasked = (Note(about=profile.name, text=f"it could not be asked: {error}"),)
@@ -61,16 +62,16 @@ def ask(playbook: Playbook, edge: Edge) -> Asked:
     )
 
 
-def _options(playbook: Playbook, profile: Profile, edge: Edge) -> Options | None:
+def _options(playbook: Playbook, profile: Profile, edge: Edge, left: Callable[[], bool]) -> Options | None:
     """The options that the launch script's program knows, by its own word."""
     if not profile.help or not takes_arguments(script(playbook, playbook.good)):
         return None
-    said = _printed(playbook, edge, help_arguments())
+    said = _printed(playbook, edge, help_arguments(), left)
     more = help_arguments(said)
-    return from_help(_printed(playbook, edge, more) if more != help_arguments() else said)
+    return from_help(_printed(playbook, edge, more, left) if more != help_arguments() else said)
 
 
-def _printed(playbook: Playbook, edge: Edge, arguments: Sequence[str]) -> str:
+def _printed(playbook: Playbook, edge: Edge, arguments: Sequence[str], left: Callable[[], bool]) -> str:
     """What the launch script prints for some arguments, in a tree of its own that is ended in any case."""
     tag = secrets.token_hex(16)
     order = Order(
@@ -87,7 +88,7 @@ def _printed(playbook: Playbook, edge: Edge, arguments: Sequence[str]) -> str:
     try:
         edge.launcher.start(folder)
         deadline = edge.clock.monotonic() + HELP
-        while edge.clock.monotonic() < deadline and not _ended(edge, folder):
+        while edge.clock.monotonic() < deadline and not (left() or _ended(edge, folder)):
             if _starts(playbook, _text(edge, folder)):
                 return ""
             edge.clock.sleep(POLL)

@@ -42,13 +42,17 @@ _JOINT = re.compile(
 )
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:<locals>\.[\w.]+)*(?:: |:?\s*$)")
 _MASKED = 4000  # characters of an exception's line that make its fingerprint
+_ANNOUNCES = re.compile(r":$|\bvalidation errors? for [\w.]+$")
+_ANNOUNCED = 2  # lines after such an exception's line that are told with it
+_THEN = " | "
 
 
 @dataclass
 class Chain:
     """The tracebacks that Python printed for one exception, and when and by whom.
 
-    `quiet`: its writer calls it less than an error, so nothing was raised that matters.
+    `quiet`: its writer calls it less than an error, so nothing was raised that matters. `more` is what
+    follows an exception's line that only announces it.
     """
 
     begins: int
@@ -58,6 +62,7 @@ class Chain:
     quiet: bool = False
     first: Line | None = None
     exception: str = ""
+    more: str = ""
     frame: str = ""
 
     def raised(self) -> Raised | None:
@@ -67,7 +72,7 @@ class Chain:
         return Raised(
             exception=shorten(printable(self.exception)),
             frame=shorten(printable(self.frame.strip())),
-            fingerprint=shorten(printable(mask(self.exception[:_MASKED])))
+            fingerprint=shorten(printable(mask(f"{self.exception}{self.more}"[:_MASKED])))
             + shorten(printable(_own(self.frame))),
             line=self.first.number,
             offset=self.first.offset,
@@ -207,6 +212,8 @@ def _follow(stream: _Stream, line: Line, rest: str) -> Seen:
             stream.code = line.warns
             joins = _JOINT.match(rest) is not None
             stream.place = _Place.JOINED if joins else _Place.TOLD
+            if not joins and not line.record:
+                _announced(stream.chain, rest)
             return _take(stream, line, structure=joins)
         case _Place.JOINED:
             return _take(stream, line)
@@ -220,6 +227,14 @@ def _told(stream: _Stream, line: Line, rest: str) -> Seen:
     if chain is not None and chain.first is None:
         chain.first, chain.exception, chain.frame = line, rest.strip(), stream.frame
     return _take(stream, line, structure=True)
+
+
+def _announced(chain: Chain | None, rest: str) -> None:
+    """Takes what an exception's line has announced: without it, different failures would read the same."""
+    if chain is None or chain.first is None or not _ANNOUNCES.search(chain.exception):
+        return
+    if rest.strip() and chain.more.count(_THEN) < _ANNOUNCED:
+        chain.more += f"{_THEN}{rest.strip()}"
 
 
 def _take(stream: _Stream, line: Line, *, structure: bool = False, quoted: bool = False) -> Seen:

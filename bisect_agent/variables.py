@@ -57,6 +57,20 @@ def written_out(script: str) -> list[tuple[int, str]]:
     ]
 
 
+def overwritten(words: Iterable[str]) -> set[str]:
+    """The variables that a script's words assign or unset, whatever they were before."""
+    found: set[str] = set()
+    before = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and _NAME.fullmatch(name) and not re.search(rf"\$\{{?{name}\b", value):
+            found.add(name)
+        if before == "unset" and _NAME.fullmatch(word):
+            found.add(word)
+        before = before if before == "unset" and _NAME.fullmatch(word) else word
+    return found
+
+
 def references(value: str) -> tuple[str, ...]:
     """The names that `value` takes from our environment."""
     return tuple(_REFERENCE.findall(value))

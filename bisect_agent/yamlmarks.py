@@ -39,6 +39,8 @@ _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _COUNT = re.compile(r"0*[1-9][0-9]{0,8}")
 _LONGEST_QUOTE = 60
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
+"""A zero byte ends a text wherever the system reads it; half of a character cannot be written at all."""
 
 _SYNTAX_REMEDIES = (
     ("'\\t'", "indent with spaces"),
@@ -201,6 +203,8 @@ def _refuse_cleverness(event: Event, mark: Mark, problems: Problems) -> None:
         problems.add(mark, f"the alias *{event.anchor}", "write the value out")
     elif isinstance(event, NodeEvent) and event.anchor:
         problems.add(mark, f"the anchor &{event.anchor}", "write the value out where it is needed")
+    elif isinstance(event, ScalarEvent) and (broken := _UNUSABLE.search(event.value)):
+        problems.add(mark, f"the character U+{ord(broken[0]):04X} can stand in no text", "remove it")
     elif isinstance(event, ScalarEvent | SequenceStartEvent | MappingStartEvent) and event.tag:
         problems.add(mark, "a tag before the value", "remove it; text that must stay text goes in quotes")
 
@@ -390,6 +394,7 @@ class Field:
             remedy: what to write where no mapping stands.
         """
         entries = self.entries(remedy)
+        meant: set[str] = set()
         for name, entry in entries.items():
             if name in later:
                 entry.refuse_key(
@@ -397,8 +402,10 @@ class Field:
                 )
             elif name not in known:
                 entry.refuse_key(f"unknown key `{entry.path}`", nearest(name, known))
+                meant.update(get_close_matches(name, known, n=1))
         if self.is_mapping:
-            self._demand(entries, required or {})
+            # A key that is only misspelt is not missing as well.
+            self._demand(entries, {k: v for k, v in (required or {}).items() if k not in meant})
         return {name: entry for name, entry in entries.items() if name in known}
 
     def _demand(self, entries: Mapping[str, Field], required: Mapping[str, str]) -> None:

@@ -240,8 +240,8 @@ class FakeHost:
         raise NotImplementedError(f"{path} is not locked in these tests by {holder}")
 
     def lose(self, number: int) -> None:
-        """Loses the call of that number from now, counted from 1, and no other."""
-        self.answered, self.unanswered = number - 1, 1
+        """Loses the call of that number from now, counted from 1, with its repetition, and no other."""
+        self.answered, self.unanswered = number - 1, 2
 
     # --- the target -------------------------------------------------------------------------------------
 

@@ -124,8 +124,8 @@ def runs(trial: str) -> Callable[[Entry], bool]:
 
 
 def lose_one_call(lab: Lab) -> None:
-    """The next call to the target goes unanswered."""
-    lab.host.unanswered = 1
+    """The next call to the target goes unanswered, and so does its repetition."""
+    lab.host.unanswered = 2
 
 
 def interrupt(lab: Lab) -> None:

@@ -288,6 +288,20 @@ def test_a_stop_that_does_not_stop_is_said_at_once(agent: Agent) -> None:
     ]
 
 
+def test_an_interrupt_is_obeyed_while_ports_are_waited_for(agent: Agent) -> None:
+    """A stop that ends well and stops nothing is not waited out: Ctrl-C is heard, exit 130."""
+    playbook, port = owners(agent, ("target:\n", "target:\n  stop: touch stopped\n"), BROUGHT_BACK)
+    subprocess.run(["/bin/bash", "start.sh"], cwd=playbook.parent, check=True, stdout=subprocess.DEVNULL)
+    wait_for(lambda: listens(port), "the owners' server")
+    pid = int((playbook.parent / "owners.pid").read_text())
+    command = agent.run(playbook, "--json")
+    wait_for((playbook.parent / "stopped").exists, "the stop command")
+    command.send(signal.SIGINT)
+    run = finished(agent, command)
+    os.kill(pid, signal.SIGTERM)
+    assert run.code == ExitCode.INTERRUPTED
+
+
 def test_a_restore_that_brings_nothing_back_is_exit_code_6(agent: Agent) -> None:
     """A command that ends well proves nothing: the server must be seen to serve."""
     server = tiny(agent.home, ("limits: {start: 60s,", "restore: {command: 'true'}\nlimits: {start: 3s,"))

@@ -1,4 +1,4 @@
-"""A whole investigation over SSH: a real OpenSSH server on the loopback, reached by its name in ssh_config."""
+"""A whole investigation over SSH: a real OpenSSH server on the loopback, reached by a name of ssh_config."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ GUARDS = (
     Guard(
         4,
         "bisect_agent/tail.py",
-        "return Unreachable(str(error))",
+        "return Unreachable(error.message)",
         "return Missing()",
         "test_starting.py::test_a_host_that_gives_no_answer_is_not_a_missing_log",
     ),
