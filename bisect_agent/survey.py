@@ -51,6 +51,9 @@ def ask(playbook: Playbook, edge: Edge, left: Callable[[], bool] = lambda: False
     if options is None and not names and not unasked:
         basis = f"; what follows is by {shipped.stack} {shipped.version}" if shipped else ""
         unasked = (*unasked, Note(about=profile.name, text=f"it is not found on the target{basis}"))
+    elif options is None and profile.help and not unasked:
+        text = "its launch script printed no help that could be read: no option was checked by its own word"
+        unasked = (Note(about=profile.name, text=text),)
     return Asked(
         sources=tuple(name.source for name in names),
         notes=(
