@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,7 +81,8 @@ class Sshd:
 
     def _signal(self, sessions: list[int], number: signal.Signals) -> None:
         for pid in sessions:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # it may have ended by itself meanwhile
+                os.kill(pid, number)
 
     def stop(self) -> None:
         """Ends hosts, connections and server."""
