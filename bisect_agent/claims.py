@@ -52,6 +52,10 @@ def predict(hypothesis: Hypothesis, playbook: Playbook, configuration: Configura
     return "fails" if changed <= set(hypothesis.excludes) else "nothing"
 
 
+_SHOWN = {SymptomKind.HANG: "hang", SymptomKind.ANSWER: "answer"}
+"""Classes of failure that no line of a log shows."""
+_UNSAID = frozenset({"engine-exit"})
+"""Classes that do not say why: any other may be behind them."""
 _PLAIN = frozenset({"hang", "device-memory", "host-memory", "cache-memory", "shared-memory"})
 """Classes of failure that always show as what they are: what no signature knows is none of these."""
 
@@ -62,9 +66,11 @@ def relevant(playbook: Playbook, table: Table) -> tuple[Hypothesis, ...]:
     if symptom is None:
         return playbook.hypotheses
     signatures = (*playbook.observe.signatures, *playbook.signatures)
-    topic = "hang" if symptom.kind is SymptomKind.HANG else ""
+    topic = _SHOWN.get(symptom.kind, "")
     if symptom.kind is SymptomKind.SIGNATURE:
         topic = next((s.topic for s in signatures if s.id == symptom.id), "")
+    if topic in _UNSAID:
+        topic = ""
     return tuple(
         h
         for h in playbook.hypotheses

@@ -97,7 +97,8 @@ class _Script:
             if (assigned := _ASSIGNMENT.fullmatch(word)) is not None:
                 name, value = assigned[1], self._filled(assigned[2])
                 # Assigned again, perhaps in another branch: only what builds on the old value is followed.
-                other = name in self._known and f"${name}" not in assigned[2].replace("{", "")
+                was = self._known.get(name, f"${name}")
+                other = was != f"${name}" and f"${name}" not in assigned[2].replace("{", "")
                 self._known[name] = None if other and value != self._known[name] else value
 
     def _run(self, words: Sequence[str | None]) -> None:
