@@ -29,7 +29,7 @@ if ! cmp -s "$requirements" "$whole"; then
 	"$environment/bin/python" -m pip install -qq --disable-pip-version-check --no-deps --requirement "$requirements"
 	if ! grep -q '^cuda: .* = None' "$environment"/lib/python*/site-packages/torch/version.py; then
 		echo "setup.sh: this torch is a build for CUDA" >&2
-		echo "  try: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu setup.sh $name" >&2
+		echo "  try: setup.sh $name, with PIP_EXTRA_INDEX_URL set to where torch publishes the builds for the CPU" >&2
 		exit 1
 	fi
 	cp "$requirements" "$whole"
