@@ -412,9 +412,7 @@ class Engine:
         worked = any(
             isinstance(s.outcome, Passed) for s in Table(playbook, state.settled()).runs(playbook.good)
         )
-        concluded = state.concluded
-        dirty = concluded is not None and concluded.stopped_by is StoppedBy.DIRTY
-        if playbook.restore != "good" or not worked or dirty:
+        if playbook.restore != "good" or not worked or state.dirty:
             return
         if state.restore is None:
             name = f"restore-{state.restores + 1}" if state.restores else "restore"
@@ -423,10 +421,10 @@ class Engine:
         else:
             trial = state.restore.trial
             self._catch_up()
-        while self._unfinished(trial) and self.interrupts < LEAVE:
+        while self._unfinished(trial) and not self._left():
             self._start(trial, keep=True)
             while self._flights:
-                if self.interrupts >= LEAVE:
+                if self._left():
                     self._land()
                 else:
                     self._turn()
@@ -452,8 +450,7 @@ class Engine:
     def _bring_back(self, command: str) -> None:
         """Brings the owners' server back by their command, where this run has ended or started anything."""
         state, playbook = self.state, self._playbook
-        dirty = state.concluded is not None and state.concluded.stopped_by is StoppedBy.DIRTY
-        if state.brought_back or dirty or not state.disturbed or self.interrupts >= LEAVE:
+        if state.brought_back or state.dirty or not state.disturbed or self._left():
             return
         try:
             ran = run_command(playbook, self._edge, "restore", command, playbook.limits.start)

@@ -337,6 +337,11 @@ class RunState:
     sealed: Sealed | None = None
 
     @property
+    def dirty(self) -> bool:
+        """Whether the search ended because something on the target did not die."""
+        return self.concluded is not None and self.concluded.stopped_by is StoppedBy.DIRTY
+
+    @property
     def disturbed(self) -> bool:
         """Whether the owners' server was ended, or anything was started in its place."""
         return bool(self.attempts) or (self.ended is not None and not self.ended.wrong)

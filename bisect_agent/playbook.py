@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -485,11 +485,9 @@ def _passed(field: Field) -> Iterator[str]:
 def _launch(
     top: Field, keys: Mapping[str, Field], kind: Kind, folder: Path, factors: Sequence[Factor]
 ) -> str:
-    takers = [f.name for f in factors if isinstance(f, FlagsFactor | OptionFactor) and f.levels]
-    varied = [f.env for f in factors if isinstance(f, EnvFactor)]
     scripted = next((f for f in factors if isinstance(f, ScriptFactor)), None)
     if scripted is not None:
-        _check_scripts(scripted, keys, kind, takers, varied)
+        _check_scripts(scripted, keys, kind, factors)
         return ""
     match keys:
         case {"launch": _, "launch_file": field}:
@@ -502,16 +500,12 @@ def _launch(
         case _:
             top.refuse_key("there is neither `launch` nor `launch_file`", _LAUNCH)
             return ""
-    _check_script(text, field, "the launch script", kind, takers, varied)
+    _check_script(text, field, "the launch script", kind, factors)
     return text
 
 
 def _check_scripts(
-    factor: ScriptFactor,
-    keys: Mapping[str, Field],
-    kind: Kind,
-    takers: Collection[str],
-    varied: Collection[str],
+    factor: ScriptFactor, keys: Mapping[str, Field], kind: Kind, factors: Sequence[Factor]
 ) -> None:
     """The launch scripts of a factor, in place of `launch`."""
     for name in ("launch", "launch_file"):
@@ -521,19 +515,19 @@ def _check_scripts(
     entry = keys["factors"].entries("")[factor.name]
     field = entry.entries("")["script"]
     for level, text in factor.levels.items():
-        _check_script(text, field, f"the launch script of {factor.name}={level}", kind, takers, varied)
+        _check_script(text, field, f"the launch script of {factor.name}={level}", kind, factors)
 
 
-def _check_script(  # what a script must be for each of its readers
-    text: str, field: Field, what: str, kind: Kind, takers: Collection[str], varied: Collection[str]
-) -> None:
-    """A script must take the arguments, and what it starts must be ours to watch and to end."""
+def _check_script(text: str, field: Field, what: str, kind: Kind, factors: Sequence[Factor]) -> None:
+    """A script must take what the factors set, and what it starts must be ours to watch and to end."""
+    takers = [f.name for f in factors if isinstance(f, FlagsFactor | OptionFactor) and f.levels]
+    varied = {f.env for f in factors if isinstance(f, EnvFactor)}
     if text and takers and not takes_arguments(text):
         field.refuse(
             f'{what} has no "$@", so the flags of {", ".join(takers)} would reach nothing',
             f'put "$@", with its quotes, where the arguments go: {_LAUNCH}',
         )
-    for name in sorted(variables.overwritten(words(text)) & set(varied)):
+    for name in sorted(variables.overwritten(words(text)) & varied):
         field.refuse(
             f"{what} sets {name} itself, so a level of it would reach nothing",
             f"leave that out there, or write {name}=${{{name}:-…}}, which keeps what is given",

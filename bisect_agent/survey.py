@@ -22,7 +22,7 @@ from bisect_agent.model import Asked, EnvFactor, Note, Playbook, Profile
 from bisect_agent.playbook import arguments_of, environment, prelude, script, takes_arguments
 from bisect_agent.stack import help_arguments, interpreter, names_command, names_of
 from bisect_agent.target.launcher import LOG, Order, Setback
-from bisect_agent.watching import POLL
+from bisect_agent.watching import HEALTH_EVERY, ended
 
 HELP = 180.0
 """Seconds that the launch script gets to print its options: a stack imports itself first."""
@@ -91,18 +91,13 @@ def _printed(playbook: Playbook, edge: Edge, arguments: Sequence[str], left: Cal
     try:
         edge.launcher.start(folder)
         deadline = edge.clock.monotonic() + HELP
-        while edge.clock.monotonic() < deadline and not (left() or _ended(edge, folder)):
+        while edge.clock.monotonic() < deadline and not (left() or ended(edge.host, folder)):
             if _starts(playbook, _text(edge, folder)):
                 return ""
-            edge.clock.sleep(POLL)
+            edge.clock.sleep(HEALTH_EVERY)
     finally:
         edge.launcher.stop(folder)
     return _text(edge, folder)
-
-
-def _ended(edge: Edge, folder: str) -> bool:
-    """Whether the script has ended, or all of its tree."""
-    return any(edge.host.stat(f"{folder}/{name}") is not None for name in ("main_exit", "result"))
 
 
 def _text(edge: Edge, folder: str) -> str:

@@ -16,6 +16,7 @@ from bisect_agent.edge import Edge, Emit, Task
 from bisect_agent.errors import Unreachable
 from bisect_agent.events import LogSeen, PhaseEntered, ReadySeen
 from bisect_agent.folder import RunFolder, attempt_path
+from bisect_agent.hosts import Host
 from bisect_agent.judge import RESPONSE, answer_file
 from bisect_agent.model import HttpAnswer, Kind, Match, MatchKind, Reason, Role, Serving, Trouble, Why
 from bisect_agent.phases import Progress, spare, stuck
@@ -36,6 +37,11 @@ HEALTH_EVERY = 0.2
 """Seconds between two health checks of a server that is not healthy yet."""
 UNREACHABLE_AFTER = 60.0
 """Seconds without an answer from the target after which the attempt is given up."""
+
+
+def ended(host: Host, folder: str) -> bool:
+    """Whether the script in an attempt's folder has ended, or all of its tree."""
+    return any(host.stat(f"{folder}/{name}") is not None for name in ("main_exit", "result"))
 
 
 @dataclass(frozen=True)
@@ -282,9 +288,8 @@ class Watch:
 
     def exited(self) -> bool:
         """Whether the script's own process has ended, or all of the attempt has."""
-        host = self.edge.host
         try:
-            return any(host.stat(f"{self.target}/{name}") is not None for name in ("main_exit", "result"))
+            return ended(self.edge.host, self.target)
         except Unreachable:
             return False  # How long that may last is decided where the log is read.
 
