@@ -42,6 +42,11 @@ def left_behind(script: str) -> Complaint | None:
     return Complaint(line=own[-1].command.line, found=found, remedy=_FOREGROUND)
 
 
+def commands(script: str) -> Iterator[tuple[str, ...]]:
+    """The simple commands that a script itself runs, each as its words, quotes and all."""
+    return (command.written for command in _commands(script) if not command.aside)
+
+
 def words(script: str) -> tuple[str, ...]:
     """All words of a script's commands, without their quotes; what the shell fills in stays as written."""
     return tuple(word for command in _commands(script) for word in command.words)
@@ -60,9 +65,13 @@ _ENDS_WORD = frozenset(" \t\r\n;&|<>()")
 
 @dataclass(frozen=True)
 class _Command:
-    """A simple command. `aside` says that it stands in a substitution, so the script waits for it."""
+    """A simple command. `aside` says that it stands in a substitution, so the script waits for it.
+
+    `written` are its words with their quotes.
+    """
 
     words: tuple[str, ...]
+    written: tuple[str, ...]
     line: int
     background: bool
     aside: bool
@@ -92,6 +101,7 @@ class _Reader:
     def read(self, *, aside: bool, closed: bool = False) -> None:
         """Reads commands up to the end, or, where they are in brackets, up to the closing one."""
         said: list[str] = []
+        written: list[str] = []
         begin = self.at
         brackets = 0
         skipped = False
@@ -103,8 +113,9 @@ class _Reader:
                 self.found[-1] = replace(self.found[-1], background=True)
             elif said:
                 line = self.line + bisect_right(self._breaks, begin)
-                self.found.append(_Command(tuple(said), line, background, aside))
+                self.found.append(_Command(tuple(said), tuple(written), line, background, aside))
             said.clear()
+            written.clear()
 
         while self.at < len(self.text):
             if self._skip_blanks():
@@ -128,14 +139,17 @@ class _Reader:
                 self._skip_blanks()
                 self._heredocs.append((self._word(), heredoc == "<<-"))
             elif self._redirects(said):
+                del written[len(said) :]
                 skipped = True
             elif separator := next(filter(self._take, _SEPARATORS), ""):
                 close(background=separator == "&")
             else:
-                begin = begin if said else self.at
+                at = self.at
+                begin = begin if said else at
                 word = self._word()
                 if not skipped:
                     said.append(word)
+                    written.append(self.text[at : self.at])
                 skipped = False
         close()
 

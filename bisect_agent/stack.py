@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import takewhile
 
 from bisect_agent.arguments import Names
+from bisect_agent.launches import commands
 from bisect_agent.model import Frozen, Package
 
 # --- which Python the script starts -------------------------------------------------------------------
@@ -28,13 +30,8 @@ class Interpreter(Frozen):
     folder: str = "."
 
 
-_TOKEN = re.compile(
-    r"(?P<gap>(?:[ \t\r]|\\\n)+)|(?P<comment>(?<![^\s;&|()])#[^\n]*)|(?P<end>[\n;&|()]+)"
-    r"|(?P<redirect>[<>]+[ \t]*&?)|(?P<word>(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|[^\s;&|()<>'\"\\])+)",
-    re.DOTALL,
-)
 _PART = re.compile(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)|([^'\"\\]+)", re.DOTALL)
-_HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*['\"]?(\w+)")
+_WORD = re.compile(f"(?:{_PART.pattern})*+", re.DOTALL)  # possessive: a quote left open is told at once
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
@@ -62,7 +59,8 @@ def interpreter(script: str) -> Interpreter | None:
     none of them by `exec`. Conditions are not followed.
     """
     reader = _Script()
-    for words in _commands(script):
+    # Nothing is known from where a quote is not closed.
+    for words in takewhile(lambda words: all(map(_WORD.fullmatch, words)), commands(script)):
         reader.command(words)
     started = [found for executed, found in reader.started if executed] or [f for _, f in reader.started]
     return started[0] if started and all(found == started[0] for found in started) else None
@@ -158,38 +156,6 @@ def _name(word: str) -> str:
 
 def _starts(word: str | None) -> bool:
     return word is not None and bool(_PYTHON.fullmatch(word) or _CONSOLE.fullmatch(word))
-
-
-def _commands(script: str) -> Iterator[list[str]]:
-    """The simple commands of a script, each as its words; nothing from where it cannot be read."""
-    text = "\n".join(_without_heredocs(script.splitlines()))
-    words: list[str] = []
-    at, target = 0, False
-    while at < len(text) and (token := _TOKEN.match(text, at)) is not None:
-        at = token.end()
-        if token.lastgroup == "end":
-            if words:
-                yield words
-            words, target = [], False
-        elif token.lastgroup == "word":
-            if not target:
-                words.append(token[0])
-            target = False
-        elif token.lastgroup == "redirect":
-            target = True
-    if words and at == len(text):
-        yield words
-
-
-def _without_heredocs(lines: Sequence[str]) -> Iterator[str]:
-    end = ""
-    for line in lines:
-        if end:
-            end = "" if line.strip() == end else end
-            continue
-        yield line
-        if (heredoc := _HEREDOC.search(line)) is not None:
-            end = heredoc[1]
 
 
 # --- what an installed stack says of itself -----------------------------------------------------------
