@@ -18,9 +18,9 @@ from bisect_agent.arguments import Finding, Names, Options, Shipped, check, chec
 from bisect_agent.attempt import BOUND
 from bisect_agent.edge import Edge
 from bisect_agent.errors import TargetError
+from bisect_agent.installed import help_arguments, interpreter, names_command, names_of
 from bisect_agent.model import Asked, EnvFactor, Note, Playbook, Profile
 from bisect_agent.playbook import arguments_of, environment, prelude, script, takes_arguments
-from bisect_agent.stack import help_arguments, interpreter, names_command, names_of
 from bisect_agent.target.launcher import LOG, Order, Setback
 from bisect_agent.watching import HEALTH_EVERY, ended
 

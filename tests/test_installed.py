@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bisect_agent.arguments import Names, check_names
+from bisect_agent.installed import Interpreter, help_arguments, interpreter, names_command, names_of
 from bisect_agent.model import Package
-from bisect_agent.stack import Interpreter, help_arguments, interpreter, names_command, names_of
 
 PLAIN = Interpreter(command="python3")
 VENV = Interpreter(command="/opt/venv/bin/python")
