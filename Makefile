@@ -34,7 +34,7 @@ test: $(READY) ## Run the tests, two at a time: they mostly wait.
 torture: $(READY) ## Kill the agent in hundreds of places, and see that each run comes to the same end.
 	$(BIN)/pytest -m torture tests/torture
 
-real: $(READY) ## Find out why real servers of sglang and vLLM die on a CPU (6 GB to install; half an hour).
+real: $(READY) ## Find out why real servers of sglang and vLLM die on a CPU (5 GB to install; half an hour).
 	playbooks/sglang-cpu/setup.sh sglang
 	playbooks/sglang-cpu/setup.sh vllm
 	$(BIN)/python tests/real/run.py

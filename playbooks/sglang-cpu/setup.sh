@@ -35,4 +35,4 @@ if ! cmp -s "$requirements" "$whole"; then
 	cp "$requirements" "$whole"
 fi
 "$environment/bin/python" "$here/model.py" "$home/models/tiny"
-echo "setup.sh: $name is ready in $environment" >&2
+echo "setup.sh: $name is ready in $environment ($(du -sh "$environment" | cut -f1))" >&2
