@@ -239,7 +239,7 @@ class SshHost:
         )(self._opened)
 
     def _opened(self) -> _Link:
-        link = _Link(self.name, self._python, self._silence)
+        link = _Link(self.name, self._python, self._silence, self._patience)
         with self._losing(link, "connect"):
             link.open(self._hops)
             self._recognize(link)
@@ -308,11 +308,11 @@ class _Link:
 
     files: _Far
 
-    def __init__(self, name: str, python: str, silence: float) -> None:
+    def __init__(self, name: str, python: str, silence: float, patience: float) -> None:
         self._name = name
         self._python = python
         self._silence = silence
-        self._patience = 2.5 * silence
+        self._patience = patience
         self._way: list[paramiko.Transport] = []
         self._turn = threading.Condition()
         self._idle: list[_Far] = []

@@ -242,6 +242,18 @@ def owners(agent: Agent, *edits: tuple[str, str]) -> tuple[Path, int]:
     return server.playbook, server.port
 
 
+def brought_up(playbook: Path, port: int) -> int:
+    """The process of the owners' server, as soon as it listens."""
+    subprocess.run(["/bin/bash", "start.sh"], cwd=playbook.parent, check=True, stdout=subprocess.DEVNULL)
+    wait_for(lambda: listens(port), "the owners' server")
+    return owners_pid(playbook)
+
+
+def owners_pid(playbook: Path) -> int:
+    """The process that the owners' start script has started last."""
+    return int((playbook.parent / "owners.pid").read_text())
+
+
 STOPPED = ("target:\n", "target:\n  stop: kill $(cat owners.pid)\n")
 BROUGHT_BACK = ("limits:", "restore: {command: bash start.sh}\nlimits:")
 
@@ -249,11 +261,9 @@ BROUGHT_BACK = ("limits:", "restore: {command: bash start.sh}\nlimits:")
 def test_the_owners_server_is_ended_once_and_brought_back(agent: Agent) -> None:
     """Their command ends it before the first start; theirs starts it again, and it answers as `good` did."""
     playbook, port = owners(agent, STOPPED, BROUGHT_BACK)
-    subprocess.run(["/bin/bash", "start.sh"], cwd=playbook.parent, check=True, stdout=subprocess.DEVNULL)
-    wait_for(lambda: listens(port), "the owners' server")
-    first = int((playbook.parent / "owners.pid").read_text())
+    first = brought_up(playbook, port)
     run = finished(agent, agent.run(playbook, "--json"))
-    second = int((playbook.parent / "owners.pid").read_text())
+    second = owners_pid(playbook)
     try:
         assert run.code == ExitCode.CONCLUDED, run.stderr
         assert first != second
@@ -273,9 +283,7 @@ def test_a_stop_that_does_not_stop_is_said_at_once(agent: Agent) -> None:
     playbook, port = owners(
         agent, ("target:\n", "target:\n  stop: echo no such unit; exit 5\n"), BROUGHT_BACK
     )
-    subprocess.run(["/bin/bash", "start.sh"], cwd=playbook.parent, check=True, stdout=subprocess.DEVNULL)
-    wait_for(lambda: listens(port), "the owners' server")
-    pid = int((playbook.parent / "owners.pid").read_text())
+    pid = brought_up(playbook, port)
     run = finished(agent, agent.run(playbook, "--json"))
     os.kill(pid, signal.SIGTERM)
     assert run.code == ExitCode.TARGET
@@ -291,9 +299,7 @@ def test_a_stop_that_does_not_stop_is_said_at_once(agent: Agent) -> None:
 def test_an_interrupt_is_obeyed_while_ports_are_waited_for(agent: Agent) -> None:
     """A stop that ends well and stops nothing is not waited out: Ctrl-C is heard, exit 130."""
     playbook, port = owners(agent, ("target:\n", "target:\n  stop: touch stopped\n"), BROUGHT_BACK)
-    subprocess.run(["/bin/bash", "start.sh"], cwd=playbook.parent, check=True, stdout=subprocess.DEVNULL)
-    wait_for(lambda: listens(port), "the owners' server")
-    pid = int((playbook.parent / "owners.pid").read_text())
+    pid = brought_up(playbook, port)
     command = agent.run(playbook, "--json")
     wait_for((playbook.parent / "stopped").exists, "the stop command")
     command.send(signal.SIGINT)

@@ -58,11 +58,16 @@ def called(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
+def named(cause: Sequence[dict[str, str]]) -> str:
+    """A cause, each setting as a person writes it."""
+    return " × ".join(f"{setting['factor']}={setting['level']}" for setting in cause)
+
+
 def wrong(expected: Expected, code: int, verdict: dict[str, Any], report: str) -> Iterator[str]:
     """Where a verdict is not what was expected."""
     if str(code) != expected.one("exit", "0"):
         yield f"exit code {code}, not {expected.one('exit', '0')}"
-    causes = [" × ".join(f"{s['factor']}={s['level']}" for s in cause) for cause in verdict["causes"]]
+    causes = [named(cause) for cause in verdict["causes"]]
     if causes != expected.all("cause"):
         yield f"cause {causes}, not {expected.all('cause')}"
     symptom = verdict["symptom"] or {"id": "", "text": ""}
@@ -142,7 +147,7 @@ def carried_out(playbook: Path, runs: Path) -> Row:
     if stopped.returncode:
         said.append(f"stop: {stopped.stderr.strip()}")
     ours = overheads(folder / "journal.jsonl")
-    cause = " × ".join(f"{s['factor']}={s['level']}" for s in verdict["cause"]) or "none"
+    cause = named(verdict["cause"]) or "none"
     state = "; ".join(said) if said else "as expected"
     return Row(playbook.stem, cause, state, len(ours), seconds, max(ours, default=0.0))
 
