@@ -161,6 +161,8 @@ class FakeHost:
         strangers: ports that somebody else listens on.
         unanswered: how many of the next calls are lost on the way, after `answered` more.
         free_kib: the free space.
+        around: what a look around shows, beside the boot.
+        looked: how often somebody looked around.
         before_run: is called before a start, with the attempt's folder.
         starts: the configurations started, in order.
     """
@@ -172,6 +174,8 @@ class FakeHost:
     unanswered: int = 0
     answered: int = 0
     free_kib: int = 1 << 30
+    around: Mapping[str, object] = field(default_factory=lambda: {"kernel": "6.8"})
+    looked: int = 0
     before_run: Callable[[str], None] = lambda _: None
     starts: list[Configuration] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
@@ -189,6 +193,9 @@ class FakeHost:
         del timeout
         self._answer()
         match tuple(argv):
+            case (_, "-I", "-S", "-", _):
+                self.looked += 1
+                return _said({"boot": BOOT, **self.around})
             case (_, "-I", "-S", "-c", _, path):
                 known = self.files.get(path)
                 return _printed(hashlib.sha256(known).hexdigest() if known is not None else "missing")
