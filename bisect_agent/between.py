@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 
@@ -15,9 +14,11 @@ from bisect_agent import surroundings
 from bisect_agent.edge import Edge
 from bisect_agent.errors import TargetError
 from bisect_agent.folder import RunFolder
+from bisect_agent.hosts import TimedOut
 from bisect_agent.installed import installs, interpreter, places_command, places_of
 from bisect_agent.model import Before, Fingerprint, Playbook
 from bisect_agent.playbook import environment, files, prelude, scripts
+from bisect_agent.secrets import Masker
 from bisect_agent.surroundings import CODE, PACKAGE, Answer
 
 CODE_WITHIN = 10.0
@@ -117,14 +118,20 @@ def _places(playbook: Playbook, edge: Edge) -> tuple[tuple[str, ...], dict[str, 
     texts = scripts(playbook)
     if any(map(installs, texts)):
         return (), {PACKAGE: "the launch script installs some itself"}
-    found = tuple(dict.fromkeys(_places_of(playbook, edge, texts)))
-    return found, {} if found else {PACKAGE: "the launch script does not tell which Python it starts"}
-
-
-def _places_of(playbook: Playbook, edge: Edge, texts: Iterable[str]) -> Iterator[str]:
+    pythons = [python for python in dict.fromkeys(map(interpreter, texts)) if python is not None]
+    if not pythons:
+        return (), {PACKAGE: "the launch script does not tell which Python it starts"}
     begin = prelude(environment(playbook, playbook.good, edge.ours), playbook.target.cwd)
-    for python in dict.fromkeys(map(interpreter, texts)):
-        if python is not None:
-            script = f"{begin}exec {shlex.join(places_command(python))} </dev/null\n"
+    found: list[str] = []
+    for python in pythons:
+        script = f"{begin}exec {shlex.join(places_command(python))} </dev/null\n"
+        try:
             ended = edge.host.run(("env", "-i", "bash", "-s"), timeout=PLACES, stdin=script.encode())
-            yield from places_of(ended.stdout.decode(errors="replace"))
+        except TimedOut:
+            return (), {PACKAGE: f"{python.command} did not start within {PLACES:g} s"}
+        places = places_of(ended.stdout.decode(errors="replace"))
+        if not places:
+            said = Masker(edge.secrets).mask(ended.stderr.decode(errors="replace")).strip()[-300:]
+            return (), {PACKAGE: f"{python.command} does not tell where they are: {said}"}
+        found += places
+    return tuple(dict.fromkeys(found)), {}

@@ -275,7 +275,8 @@ def held(was: Before, now: Answer, tag: str) -> str:
 
 def unsure(was: Before, now: Answer, tag: str) -> bool:
     """Whether memory may be another attempt's, and nobody tells: in a container, no process may be named."""
-    nobody = not gpus_of(now).apps or bool(now.unseen)
+    gpus = gpus_of(now)
+    nobody = not gpus.wrong and (not gpus.apps or bool(now.unseen))
     return nobody and (was.others or _others(now, tag))
 
 

@@ -39,7 +39,7 @@ from tests.worlds import READY, playbook_of
 
 LIMITS = Limits(start=20, quiet=2, request=1, stop=0.5, trials=1, wall=60)
 BETWEEN_LOOKS = 0.5
-SMI, MEMORY_BACK = 0.5, 1.0
+SMI, MEMORY_BACK = 2.0, 1.0
 TAG = "tag"
 
 Listener = Callable[[OfAttempt], None]

@@ -163,15 +163,55 @@ def test_a_memory_error_of_a_gpu_excuses_the_attempt(tmp_path: Path, machine: Ma
     assert f"gpu {UUID}: uncorrected memory errors: 0 → 2" == said
 
 
+@pytest.mark.parametrize(
+    ("launch", "said"),
+    [
+        ("exec ./server", "the launch script does not tell which Python it starts"),
+        ("pip install x\nexec python3 -m x", "the launch script installs some itself"),
+        (
+            "exec /nowhere/python3 -m x",
+            "/nowhere/python3 does not tell where they are: there is no /nowhere/py",
+        ),
+    ],
+)
+def test_why_packages_are_not_looked_at_is_said(
+    tmp_path: Path, machine: Machine, launch: str, said: str
+) -> None:
+    """And nothing of them can then change."""
+    told: list[Fingerprint] = []
+
+    def baseline(seen: Fingerprint) -> Fingerprint:
+        told.append(seen)
+        return seen
+
+    carried(job(tmp_path, launch), machine, baseline=baseline)
+    assert told[0].unread["package"].startswith(said)
+    assert [] == [name for name in told[0].parts if name.startswith("package")]
+
+
+def test_a_package_that_is_installed_in_an_attempt_excuses_it(tmp_path: Path, machine: Machine) -> None:
+    """In any folder in which the script's Python looks for them."""
+    launch = f"export PYTHONPATH={tmp_path}/site\nexec python3 -m json.tool --help"
+    engine = tmp_path / "site" / "engine-1.0.dist-info"
+    engine.mkdir(parents=True)
+    upgrade = when(Launched, lambda: engine.rename(engine.with_name("engine-2.0.dist-info")))
+    done = carried(job(tmp_path, launch), machine, upgrade)
+    said = unresolved(done, Reason.ENVIRONMENT)
+    assert said.startswith("package engine: 1.0 of ")
+    assert " → 2.0 of " in said
+
+
 # --- memory of GPUs ---------------------------------------------------------------------------------
 
 
 def test_memory_that_does_not_come_back_makes_the_target_dirty(tmp_path: Path, machine: Machine) -> None:
     """It is said how much, and whose, and nothing else may be started there."""
-    keep = when(Launched, lambda: machine.shows(BUSY, f"{UUID}, 4711, 1542, /usr/bin/python3"))
+    user = f"{UUID}, {os.getpid()}, 1542, /usr/bin/python3"
+    keep = when(Launched, lambda: machine.shows(BUSY, user))
     said = unresolved(carried(job(tmp_path), machine, keep), Reason.DIRTY)
-    assert f"GPU memory, 1 s after the stop: NVIDIA H200 {UUID}: 1554 MiB used, 3 MiB before;" in said
-    assert said.endswith(" by 4711 python3")
+    assert said.startswith("GPU memory, ")
+    assert f" s after the stop: NVIDIA H200 {UUID}: 1554 MiB used, 3 MiB before;" in said
+    assert said.endswith(f" by {os.getpid()} python3")
 
 
 def test_memory_is_waited_for(tmp_path: Path, machine: Machine) -> None:
@@ -193,7 +233,7 @@ HANGS = "#!/bin/bash\nsleep 600\n"
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        (HANGS, "nvidia-smi gave no answer within 0.5 s"),
+        (HANGS, "nvidia-smi gave no answer within 2 s"),
         ("#!/bin/bash\necho '<html>'\n", "nvidia-smi printed what is no table of GPUs: '<html>'"),
         ("#!/bin/bash\necho lost; exit 15\n", "nvidia-smi ended with exit status 15: lost"),
     ],

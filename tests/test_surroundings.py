@@ -265,8 +265,9 @@ def test_a_driver_that_gives_no_answer_shows_no_free_memory() -> None:
         (Before(boot="b"), answer(BUSY, tagged={1: TAG}), False),
         (Before(boot="b"), answer(BUSY, APPS, tagged={475: OTHER}), False),
         (Before(boot="b"), answer(BUSY, APPS, tagged={1: OTHER}, unseen=[475]), True),
+        (Before(boot="b", others=True), hung(), False),
     ],
-    ids=["alone", "one before", "one now", "ours", "told apart", "of another space of pids"],
+    ids=["alone", "one before", "one now", "ours", "told apart", "of another space of pids", "no answer"],
 )
 def test_whose_memory_it_is_may_not_be_told(was: Before, now: Answer, expected: bool) -> None:
     """Only where another attempt lives, and nvidia-smi names nobody, or pids that are no process here."""

@@ -513,4 +513,6 @@ def remove(path: str, status: os.stat_result) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(look(json.loads(sys.argv[1]))))
+    # Names of files need not be text: what is none would be no JSON.
+    answer = json.dumps(look(json.loads(sys.argv[1])), ensure_ascii=False)
+    sys.stdout.buffer.write(answer.encode("utf-8", "replace"))

@@ -111,6 +111,7 @@ def repository(tmp_path: Path) -> Path:
 def git(folder: Path, *command: str) -> None:
     """Runs git, as somebody who has set up nothing."""
     who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    who += ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # Nothing of it goes on afterwards.
     subprocess.run(
         ["/usr/bin/env", "git", "-C", str(folder), *who, *command], check=True, capture_output=True
     )
@@ -188,8 +189,13 @@ def test_a_folder_in_a_repository_is_looked_at_alone(repository: Path) -> None:
     """What differs beside it says nothing of it."""
     edited(repository)
     assert code(repository / "sub").endswith(", clean")
+    (repository / "sub" / "b.py").write_text("b = 2\n")
+    before = code(repository / "sub")
+    assert "1 changed (b.py)" in before
+    (repository / "sub" / "b.py").write_text("b = 3\n")
+    assert before != code(repository / "sub")
     added(repository)
-    assert "1 changed (c.py)" in code(repository / "sub")
+    assert "2 changed (b.py, c.py)" in code(repository / "sub")
 
 
 def test_a_folder_that_its_repository_ignores_is_read(repository: Path) -> None:
@@ -227,9 +233,12 @@ def test_code_in_no_repository_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "x" / "__pycache__").mkdir()
     (tmp_path / "x" / "__pycache__" / "a.pyc").write_bytes(b"x")
     assert before == code(tmp_path)
+    (tmp_path / "x" / "a.py").chmod(0o755)
+    executable = code(tmp_path)
+    assert before != executable
     (tmp_path / "x" / "a.py").write_text("a = 2\n")
     changed = code(tmp_path)
-    assert before != changed
+    assert executable != changed
     (tmp_path / "x" / "b").unlink()
     (tmp_path / "x" / "b").symlink_to("c.py")
     assert changed != code(tmp_path)
@@ -262,6 +271,12 @@ def test_what_the_run_writes_itself_is_no_code(repository: Path, tmp_path: Path)
 def test_code_that_is_not_there_is_said(tmp_path: Path) -> None:
     """It is no empty folder."""
     assert "there is no such file or folder" == code(tmp_path / "none")
+
+
+def test_a_name_that_is_no_text_can_be_told(repository: Path) -> None:
+    """The answer is JSON all the same."""
+    (repository / os.fsdecode(b"a\xff.py")).touch()
+    assert "1 changed (a?.py)" in code(repository)
 
 
 def test_too_much_is_said(tmp_path: Path) -> None:
@@ -402,7 +417,7 @@ def kept(attempt: Path, path: Path, others: Sequence[str] = ()) -> str:
 @contextmanager
 def holding(code: str, path: Path) -> Iterator[int]:
     """A process that does something with a file first, and then lives."""
-    program = f"import mmap, sys; f = open(sys.argv[1], 'r+b'); {code}; print(flush=True); sys.stdin.read()"
+    program = f"import ctypes, sys; f = open(sys.argv[1], 'r+b'); {code}; print(flush=True); sys.stdin.read()"
     command = (sys.executable, "-c", program, str(path))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -447,8 +462,24 @@ def test_what_is_open_stays(attempt: Path, segment: Path) -> None:
 
 def test_what_is_mapped_stays(attempt: Path, segment: Path) -> None:
     """The file itself closed: that is how semaphores and segments are used."""
-    with holding("m = mmap.mmap(f.fileno(), 1); f.close()", segment) as pid:
+    # Not Python's own `mmap`, which keeps a descriptor: to read, shared.
+    code = (
+        "m = ctypes.CDLL(None).mmap; m.restype = ctypes.c_void_p; m(None, 1, 1, 1, f.fileno(), 0); f.close()"
+    )
+    with holding(code, segment) as pid:
+        descriptors = [os.path.realpath(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        assert str(segment) not in descriptors
         assert f"process {pid} has it open" == kept(attempt, segment)
+
+
+def test_what_has_its_name_by_now_stays(segment: Path) -> None:
+    """Between the look and the removal another program may have made its own."""
+    looked_at = segment.lstat()
+    segment.rename(segment.with_suffix(".old"))
+    segment.touch()
+    assert not around.remove(str(segment), looked_at)
+    assert segment.exists()
+    segment.with_suffix(".old").unlink()
 
 
 def test_nothing_is_removed_while_another_attempt_lives(attempt: Path, segment: Path) -> None:
