@@ -17,7 +17,7 @@ import re2
 
 from bisect_agent import between, stacks, surroundings
 from bisect_agent.answers import complaint
-from bisect_agent.edge import Edge, Emit, Task
+from bisect_agent.edge import CACHES, Edge, Emit, Task, order
 from bisect_agent.errors import TargetError, Unreachable
 from bisect_agent.events import Attempt as Begun
 from bisect_agent.events import (
@@ -48,7 +48,7 @@ from bisect_agent.model import (
     Why,
 )
 from bisect_agent.phases import idle
-from bisect_agent.playbook import arguments, environment, files, script
+from bisect_agent.playbook import files
 from bisect_agent.record import Record
 from bisect_agent.secrets import Masker, encode
 from bisect_agent.serving import busy, held
@@ -56,20 +56,18 @@ from bisect_agent.signatures import Scanner, watches
 from bisect_agent.surroundings import Answer
 from bisect_agent.target.launcher import CALL, Order, Setback, Stopped
 from bisect_agent.target.launcher import LOG as TARGET_LOG
-from bisect_agent.watching import ALIVE_EVERY, POLL, UNREACHABLE_AFTER, End, Watch
+from bisect_agent.watching import ALIVE_EVERY, POLL, End, Watch
 
 OTHER_RANKS = 2.0
 """Seconds given to the other ranks after a fatal line, or the script's end, to say what they saw."""
-BOUND = 10.0
-"""Seconds after the kill in which all must be gone; what is not makes the target dirty."""
 PORTS_FREE_WITHIN = 5.0
 """Seconds after the stop in which the ports must be free."""
+LEAVING = 60.0
+"""Seconds without an answer from the target after which an attempt that was cancelled is left."""
 MEMORY_UNSURE_AFTER = 2.0
 """Seconds after which no more is waited for memory that may be another attempt's."""
 MEMORY_AGAIN = 0.5
 """Seconds between two looks at that memory."""
-CACHES = "caches"
-"""The folder, in the attempt's own on the target, for the caches that are to be empty at its start."""
 STACKS = ("stacks-1.txt", "stacks-2.txt")
 """The files beside the log that hold the two looks at the stacks."""
 KERNEL = "kernel.txt"
@@ -106,6 +104,7 @@ class _Attempt:
         self.edge = edge
         self.folder = folder
         self.emit = emit
+        self.cancel = cancel
         self.trial, self.number = task.trial.id, task.attempt
         self.path = attempt_path(task.trial, task.attempt)
         self.masker = Masker(edge.secrets)
@@ -133,8 +132,7 @@ class _Attempt:
             stopped = self.finish(end)
         except (Setback, TargetError) as error:
             # Whether anything lives is not known: nothing may be started here until somebody has looked.
-            detail = f"it could not be stopped: {_trouble(error).detail}"
-            end, stopped = replace(end, trouble=Trouble(reason=Reason.DIRTY, detail=detail)), None
+            end, stopped = replace(end, trouble=_unstopped(_trouble(error))), None
         if stopped is not None and self.launched:
             end = self.looked_around(end)
         self.close(end, stopped)
@@ -170,6 +168,8 @@ class _Attempt:
             return self.watch()
         self.emit(TakenUp(trial=self.trial, attempt=self.number))
         self.launched = True
+        if status.guarded:
+            raise Setback(Reason.GUARDED, f"{self.edge.host.name}: it has ended {begun.folder}")
         if status.supervisor == "none":
             raise Setback(Reason.NOT_LAUNCHED, "it was claimed, and then nothing was started")
         if begun.ending is None:
@@ -220,10 +220,9 @@ class _Attempt:
         self.start(order)
 
     def start(self, order: Order) -> None:
-        """Puts the files and the script, shows that they are there, starts it, and shows that it runs."""
-        for path, text in files(self.playbook, self.task.trial.configuration).items():
+        """Puts the script, shows that it is there, starts it, and shows that it runs."""
+        for path in files(self.playbook, self.task.trial.configuration):
             self.edge.launcher.keep(path)
-            self.edge.launcher.place(path, text)
         self.target = self.edge.launcher.prepare(self.target_name(), order)
         started = self.edge.launcher.start(self.target)
         self.launched = True
@@ -237,20 +236,9 @@ class _Attempt:
 
     def order(self) -> Order:
         """What the target is told to start."""
-        playbook, configuration = self.playbook, self.task.trial.configuration
-        caches = f"{self.edge.folder}/{self.target_name()}/{CACHES}"
-        return Order(
-            script=script(playbook, configuration).encode(),
-            arguments=arguments(playbook, configuration),
-            env={
-                **environment(playbook, configuration, self.edge.ours),
-                **{variable: f"{caches}/{name}" for variable, name in playbook.caches.items()},
-            },
-            cwd=playbook.target.cwd,
-            tag=self.task.tag,
-            grace=playbook.limits.stop,
-            bound=BOUND,
-        )
+        task = self.task
+        configuration = task.trial.configuration
+        return order(self.playbook, self.edge, configuration, self.target_name(), task.tag, keep=task.keep)
 
     # --- the end --------------------------------------------------------------------------------------
 
@@ -341,14 +329,18 @@ class _Attempt:
         return log.size if log else self.record.size
 
     def patiently(self, deed: Callable[[], Done]) -> Done:
-        """Does what may be done twice, until the target answers: a lost call must not leave it dirty."""
-        deadline = self.edge.clock.monotonic() + UNREACHABLE_AFTER
+        """Does what may be done twice, until the target answers: a lost call must not leave it dirty.
+
+        It is waited for as long as our lease may last, for until then nobody else ends what runs there.
+        """
+        begun = self.edge.clock.monotonic()
         while True:
             try:
                 return deed()
             except (Setback, TargetError) as error:
-                lost = _trouble(error).reason is Reason.UNREACHABLE
-                if not lost or self.edge.clock.monotonic() >= deadline:
+                patience = LEAVING if self.cancel.is_set() else self.playbook.limits.lease
+                waited = self.edge.clock.monotonic() - begun
+                if _trouble(error).reason is not Reason.UNREACHABLE or waited >= patience:
                     raise
             self.edge.clock.sleep(ALIVE_EVERY)
 
@@ -467,6 +459,16 @@ class _Attempt:
 def _doubtful(process: Process) -> Process:
     """A process that may be of the attempt, and is said to be no more than that."""
     return process.model_copy(update={"name": f"{process.name} (perhaps of this attempt)"})
+
+
+def _unstopped(trouble: Trouble) -> Trouble:
+    """What it means that an attempt could not be stopped.
+
+    A target that gives no answer for as long as our lease lasts has a guardian, which then stops it.
+    """
+    guarded = trouble.reason in {Reason.UNREACHABLE, Reason.GUARDED}
+    reason = Reason.GUARDED if guarded else Reason.DIRTY
+    return Trouble(reason=reason, detail=f"it could not be stopped: {trouble.detail}")
 
 
 def _trouble(error: Setback | TargetError) -> Trouble:

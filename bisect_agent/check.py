@@ -55,7 +55,7 @@ def check(path: Path, pins: Mapping[str, str], signatures: Path | None = None) -
     limits = resolved.limits
     yield (
         f"limits: start {limits.start:g} s, quiet {limits.quiet:g} s, request {limits.request:g} s,"
-        f" stop {limits.stop:g} s, {limits.trials} attempts, wall {limits.wall:g} s"
+        f" stop {limits.stop:g} s, {limits.trials} attempts, wall {limits.wall:g} s, lease {limits.lease:g} s"
     )
     with reach(resolved.target.host) as host:
         ours = playbook.environment_for(host.environment, os.environ)

@@ -19,7 +19,7 @@ from bisect_agent.errors import BisectError, ExitCode, UsageError
 if TYPE_CHECKING:
     from bisect_agent.engine import Engine, Listener
     from bisect_agent.events import Entry
-    from bisect_agent.investigation import Investigation
+    from bisect_agent.investigation import Investigation, Means
     from bisect_agent.verdict import Verdict
 
 app = typer.Typer(
@@ -87,7 +87,7 @@ def run(
 
     found, pins = _find(playbook), _pins(pin)
     _carry_out(
-        lambda tell: open_new(found, runs, pins, tell, signatures=signatures),
+        lambda tell: open_new(found, runs, pins, tell, _means(), signatures),
         as_json=as_json,
         quiet=quiet,
         debug=debug,
@@ -105,7 +105,7 @@ def resume(
     from bisect_agent.investigation import open_again
 
     _refuse_exported(run)
-    _carry_out(lambda tell: open_again(run, tell), as_json=as_json, quiet=quiet, debug=debug)
+    _carry_out(lambda tell: open_again(run, tell, _means()), as_json=as_json, quiet=quiet, debug=debug)
 
 
 @app.command()
@@ -206,12 +206,12 @@ def schema(
 
 @app.command()
 def stop(run: RunArgument) -> None:
-    """Ends the good server that a run has left running."""
+    """Ends what a run has left running: the good server, as a rule."""
     from bisect_agent.folder import RunFolder
-    from bisect_agent.investigation import stop_restored
+    from bisect_agent.investigation import stop_left
 
     _refuse_exported(run)
-    typer.echo(stop_restored(RunFolder(run)))
+    typer.echo(stop_left(RunFolder(run)))
 
 
 @app.command()
@@ -297,6 +297,13 @@ def _carry_out(
     if restored(investigation.engine.state):
         _say(f"the good server runs on; to stop it: bisect-agent stop {investigation.folder.path}")
     raise typer.Exit(outcome.code)
+
+
+def _means() -> Means:
+    """The playbook's own target; what is waited for is said."""
+    from bisect_agent.investigation import Means
+
+    return Means(say=_say)
 
 
 def _find(name: str) -> Path:
@@ -387,9 +394,9 @@ def _interruptible(engine: Engine) -> Iterator[None]:
         del number, frame
         engine.interrupt()
         _say(
-            "interrupted: ending the attempt, then restoring `good`; once more to leave without the restore"
+            "interrupted: ending the attempt, then restoring `good`; once more to leave that to the guardian"
             if engine.interrupts == 1
-            else "leaving without the restore"
+            else "leaving: the guardian on the target ends the attempt and restores `good`"
         )
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}

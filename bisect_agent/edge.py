@@ -9,9 +9,15 @@ from bisect_agent.clock import Clock
 from bisect_agent.events import Attempt as Begun
 from bisect_agent.events import OfAttempt
 from bisect_agent.hosts import Host
-from bisect_agent.model import Fingerprint, Playbook, Trial
+from bisect_agent.model import Configuration, Fingerprint, Playbook, Trial
+from bisect_agent.playbook import arguments, environment, files, script
 from bisect_agent.standstill import BETWEEN_LOOKS
-from bisect_agent.target.launcher import Launcher
+from bisect_agent.target.launcher import Launcher, Order
+
+BOUND = 10.0
+"""Seconds after the kill in which all must be gone; what is not makes the target dirty."""
+CACHES = "caches"
+"""The folder, in the attempt's own on the target, for the caches that are to be empty at its start."""
 
 SMI = 10.0
 """Seconds for nvidia-smi: one that waits for a driver that is gone waits for ever."""
@@ -57,6 +63,30 @@ class Task:
     answer: str | None = None
     begun: Begun | None = None
     baseline: Fingerprint | None = None
+
+
+def order(
+    playbook: Playbook, edge: Edge, configuration: Configuration, name: str, tag: str, *, keep: bool
+) -> Order:
+    """What the target is told to start, in the folder of that name, where this configuration is to run.
+
+    A server to `keep` is one that is restored.
+    """
+    caches = f"{edge.folder}/{name}/{CACHES}"
+    return Order(
+        script=script(playbook, configuration).encode(),
+        arguments=arguments(playbook, configuration),
+        env={
+            **environment(playbook, configuration, edge.ours),
+            **{variable: f"{caches}/{cache}" for variable, cache in playbook.caches.items()},
+        },
+        files=files(playbook, configuration),
+        cwd=playbook.target.cwd,
+        tag=tag,
+        purpose="restore" if keep else "trial",
+        grace=playbook.limits.stop,
+        bound=BOUND,
+    )
 
 
 Emit = Callable[[OfAttempt], None]

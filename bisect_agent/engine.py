@@ -33,6 +33,7 @@ from bisect_agent.model import (
     Reason,
     Settled,
     StoppedBy,
+    Takeover,
     Trial,
     Unresolved,
 )
@@ -125,6 +126,7 @@ class Engine:
         self._messages: queue.Queue[_Message] = queue.Queue()
         self._flights: dict[str, _Flight] = {}
         self.interrupts = 0
+        self._lost = ""
         self._deadline = 0.0
         self.state: RunState = events.fold(journal.entries)
         self._judged_before = self._looked_after = len(self.state.judged())
@@ -138,9 +140,10 @@ class Engine:
         """
         self.interrupts += 1
 
-    def begin(self, event: events.RunStarted | events.Resumed) -> None:
-        """Writes the first line of a run, or of its resumption."""
-        self._append(event)
+    def begin(self, *recorded: events.AnyEvent) -> None:
+        """Writes the first lines of a run, or of its resumption."""
+        for event in recorded:
+            self._append(event)
 
     def sweep(self, folders: Sequence[str]) -> None:
         """Ends attempts of this run, by their folders on the target, that the journal lost the record of."""
@@ -219,6 +222,8 @@ class Engine:
         for run in judged[self._judged_before :]:
             if isinstance(run.outcome, Unresolved) and run.outcome.reason is Reason.DIRTY:
                 return search.Finished(StoppedBy.DIRTY, run.outcome.detail)
+        if self._lost:
+            return search.Finished(StoppedBy.TARGET, self._lost)
         if changed := self._another_environment(judged[self._looked_after :]):
             return search.Finished(StoppedBy.TARGET, changed)
         limits = self._playbook.limits
@@ -393,6 +398,16 @@ class Engine:
         settled = judge(self._playbook, trial, attempt, observation, seen)
         self._append(events.Judged(settled=settled))
         self._weigh(trial.id)
+        if isinstance(settled.outcome, Unresolved) and settled.outcome.reason is Reason.GUARDED:
+            self._lost = self._lost or self._lease_lost()
+
+    def _lease_lost(self) -> str:
+        """Why the target is not ours any more; empty where it is: the guardian acted before we came."""
+        try:
+            self._edge.launcher.renew(0.0)
+        except (Setback, TargetError) as error:
+            return str(error)
+        return ""
 
     def _weigh(self, trial: str | None) -> None:
         """Records what the hypotheses have come to with this trial, or, without one, in the end."""
@@ -443,11 +458,17 @@ class Engine:
 
     def _finish(self) -> Outcome:
         """Restores `good`, writes the verdict, and seals the journal with its hash."""
-        self._restore()
-        if not self._restored():
+        if not self._lost:
+            self._restore()
+        if self._lost:
+            self._hear_guardian()
+        elif self._left():
+            self._hand_over()
+        elif not self._restored():
             self._put_files_back()
-        if isinstance(self._playbook.restore, Command):
+        if isinstance(self._playbook.restore, Command) and not self._lost:
             self._bring_back(self._playbook.restore.command)
+        self._release()
         verdict = conclude(self._playbook, self.state, self._version)
         code = exit_code(self.state, verdict)
         data = canonical(verdict)
@@ -477,6 +498,37 @@ class Engine:
                     self._land()
                 else:
                     self._turn()
+
+    def _hear_guardian(self) -> None:
+        """Waits until the guardian, which has the target now, has done its work; and records what it did.
+
+        Where the target gives no answer there is nothing to record, nor to be done.
+        """
+        heard: Takeover | None = None
+        with suppress(Setback, TargetError):
+            while not self._interrupted() and (heard is None or not heard.done):
+                found = self._edge.launcher.takeovers()
+                fresh = [t for t in found.reports if t not in self.state.takeovers]
+                heard = fresh[-1] if fresh else None
+                if heard is None or not found.watching:
+                    break
+                self._edge.clock.sleep(TURN)
+        if heard is not None:
+            self._append(events.GuardianActed(takeover=heard))
+
+    def _hand_over(self) -> None:
+        """Leaves the target to its guardian, which restores what the playbook says while nobody waits."""
+        if self._restored() or self.state.dirty:
+            return
+        with suppress(Setback, TargetError):
+            if self._edge.launcher.hand_over():
+                fresh = self._edge.launcher.takeovers().reports[-1:]
+                self.begin(*(events.GuardianActed(takeover=takeover) for takeover in fresh))
+
+    def _release(self) -> None:
+        """Lets the target go; whoever cannot be reached is let go when the lease ends."""
+        with suppress(Setback, TargetError):
+            self._edge.launcher.release()
 
     def _restored(self) -> bool:
         """Whether `good` was brought up again, and lives on with the files of its levels."""
@@ -541,6 +593,8 @@ def exit_code(state: RunState, verdict: Verdict) -> ExitCode:
     held = {_code(state.concluded.stopped_by, established=verdict.established)}
     if verdict.good_restored.ok is False or (state.put_back and state.put_back.wrong):
         held.add(ExitCode.NOT_RESTORED)
+    if state.out_of_reach:
+        held.add(ExitCode.TARGET)
     return next(code for code in RANK if code in held)
 
 

@@ -26,11 +26,13 @@ from bisect_agent.model import (
     Observation,
     Prediction,
     Process,
+    Reason,
     Serving,
     Settled,
     Stacks,
     State,
     StoppedBy,
+    Takeover,
     Trial,
     Trouble,
     Unresolved,
@@ -75,7 +77,8 @@ class RunStarted(Frozen):
 class Resumed(Frozen):
     """A later process of ours takes the run up.
 
-    `reopens` says that the search goes on although it was concluded (interrupted, out of budget, …).
+    `reopens` says that the target is looked at anew: the search was concluded (interrupted, out of budget,
+    …), or the guardian has had the target meanwhile.
     `lost` names what the journal no longer holds; `limits` are the new ones, where they were raised.
     """
 
@@ -93,6 +96,21 @@ class TargetSurveyed(Frozen):
     folder: str
     facts: Mapping[str, str]
     fingerprint: Fingerprint | None = Field(default=None, exclude_if=lambda seen: seen is None)
+
+
+class TargetGuarded(Frozen):
+    """A guardian on the target holds it for this run; ours is the lease with this fencing number."""
+
+    kind: Literal["target-guarded"] = "target-guarded"
+    fence: int
+    guardian: Process
+
+
+class GuardianActed(Frozen):
+    """A lease of ours had ended: what the guardian did then."""
+
+    kind: Literal["guardian-acted"] = "guardian-acted"
+    takeover: Takeover
 
 
 class StackAsked(Frozen):
@@ -267,6 +285,8 @@ AnyEvent = (
     Exported
     | RunStarted
     | Resumed
+    | TargetGuarded
+    | GuardianActed
     | TargetSurveyed
     | StackAsked
     | TrialPlanned
@@ -321,8 +341,9 @@ class RunState:
 
     `running` are the target's folders of restores that may have left a server running. `limits` are
     those that a resume has raised. `ended` and `brought_back` are the commands run for the owners'
-    server; `put_back` tells of the files that factors write. `baseline` is what the target was before
-    the first trial.
+    server; `put_back` tells of the files that factors write. `takeovers` are what guardians did;
+    `taken_over` is what one did since the run was begun, or taken up: the target is not ours any more.
+    `baseline` is what the target was before the first trial.
     """
 
     state: str = initial(INVESTIGATION)
@@ -341,6 +362,9 @@ class RunState:
     ended: CommandRun | None = None
     brought_back: CommandRun | None = None
     put_back: FilesPutBack | None = None
+    guarded: TargetGuarded | None = None
+    takeovers: tuple[Takeover, ...] = ()
+    taken_over: Takeover | None = None
     concluded: Concluded | None = None
     sealed: Sealed | None = None
 
@@ -353,6 +377,14 @@ class RunState:
     def disturbed(self) -> bool:
         """Whether the owners' server was ended, or anything was started in its place."""
         return bool(self.attempts) or (self.ended is not None and not self.ended.wrong)
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether the last word was that the target is not ours any more: its guardian does the rest."""
+        last = self.judged()[-1:]
+        reasons = [run.outcome.reason for run in last if isinstance(run.outcome, Unresolved)]
+        restoring = self.restored() is not None
+        return reasons == [Reason.GUARDED] or (restoring and reasons == [Reason.UNREACHABLE])
 
     def trial(self, name: str) -> Trial:
         """A trial that was planned, the restore among them."""
@@ -443,18 +475,33 @@ def apply(state: RunState, entry: Entry) -> RunState:
                 raise DamagedRun("the run starts twice")
             return replace(state, started=event)
         case Resumed(reopens=False):
-            return replace(state, state=_go(state, "resume"), limits=event.limits or state.limits)
+            resumed = _go(state, "resume")
+            return replace(state, state=resumed, limits=event.limits or state.limits, taken_over=None)
         case Resumed():
             return replace(
                 state,
                 state=_go(state, "reopen"),
                 limits=event.limits or state.limits,
                 restore=None,
-                ended=None if state.brought_back else state.ended,
+                ended=None if state.brought_back or state.taken_over else state.ended,
                 brought_back=None,
                 put_back=None,
+                taken_over=None,
                 concluded=None,
                 sealed=None,
+            )
+        case TargetGuarded():
+            return replace(state, guarded=event)
+        case GuardianActed(takeover=takeover):
+            good = (
+                (takeover.good,) if takeover.good is not None and takeover.good not in state.running else ()
+            )
+            before = tuple(t for t in state.takeovers if t.fence != takeover.fence)
+            return replace(
+                state,
+                takeovers=(*before, takeover),
+                taken_over=takeover,
+                running=(*state.running, *good),
             )
         case TargetSurveyed():
             baseline = state.baseline or event.fingerprint

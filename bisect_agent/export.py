@@ -30,6 +30,7 @@ from bisect_agent.events import (
     Ending,
     Entry,
     Exported,
+    GuardianActed,
     Judged,
     Launching,
     PhaseEntered,
@@ -229,6 +230,8 @@ def _told(source: RunFolder) -> Known:
                 kernels.update(facts.get("system", "").split()[1:2])
             case TrialPlanned(trial=trial) | RestorePlanned(trial=trial):
                 trials[trial.id] = trial
+            case GuardianActed(takeover=takeover):
+                public.update(filter(None, (takeover.good, *takeover.ended)))
             case Launching(trial=name, attempt=attempt, folder=folder):
                 public.add(folder)
                 text = source.read(f"{attempt_path(trials[name], attempt)}/{ENV}")

@@ -6,9 +6,9 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from importlib.metadata import version as installed
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from bisect_agent.clock import SystemClock
 from bisect_agent.edge import Edge
 from bisect_agent.engine import Engine, Listener
 from bisect_agent.errors import ExitCode, TargetError, UsageError
-from bisect_agent.events import Resumed, RunStarted, RunState
+from bisect_agent.events import AnyEvent, Resumed, RunStarted, RunState
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest, run_name
+from bisect_agent.guard import take
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.reach import reach
 from bisect_agent.journal import NAME as JOURNAL
@@ -34,10 +35,14 @@ HOME = ".bisect-agent"
 
 @dataclass(frozen=True)
 class Means:
-    """What an investigation reaches its target with; `between_looks` as for an `Edge`, in seconds."""
+    """What an investigation reaches its target with; `between_looks` as for an `Edge`, in seconds.
+
+    `say` is told what it waits for before there is a record.
+    """
 
     host: Host | None = None
     between_looks: float = BETWEEN_LOOKS
+    say: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,15 @@ def open_new(
         host = means.host or stack.enter_context(reach(resolved.target.host))
         check_script(host, resolved)
         resolved = playbook.placed(resolved, host.home)
-        _hold(stack, host, resolved, runs / name)
+        edge = _edge(host, means.between_looks, clock, resolved, name)
+        try:
+            guarded = _take(stack, edge, resolved, runs / name, RunState(), means.say)
+        except TargetError:
+            with suppress(Setback, TargetError):
+                edge.launcher.discard(edge.folder)
+            raise
         folder = RunFolder.create(runs / name, path.read_bytes(), resolved)
         journal = stack.enter_context(Journal(folder.path, clock.time))
-        edge = _edge(host, means.between_looks, clock, resolved, name)
         engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
         engine.begin(
             RunStarted(
@@ -91,7 +101,8 @@ def open_new(
                 versions=_versions(),
                 source=str(path.resolve()),
                 pins=pins,
-            )
+            ),
+            *guarded,
         )
         yield Investigation(engine, folder, resolved)
 
@@ -117,13 +128,14 @@ def open_again(run: Path, listener: Listener, means: Means | None = None) -> Ite
         reopens = _reopens(state, run)
         host = means.host or stack.enter_context(reach(folder.resolved().target.host))
         resolved, limits = _unchanged(folder, state, state.started, host.home)
-        _hold(stack, host, resolved, run)
         edge = _edge(host, means.between_looks, clock, resolved, state.started.run)
+        *acted, guarded = _take(stack, edge, resolved, run, state, means.say)
         engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
+        anew = reopens or bool(acted)
+        resumed = Resumed(versions=_versions(), reopens=anew, limits=limits, lost=lost)
+        engine.begin(*acted, resumed, guarded)
         with _answering():
-            edge.launcher.install()
             engine.sweep(_attempt_folders(edge))
-        engine.begin(Resumed(versions=_versions(), reopens=reopens, limits=limits, lost=lost))
         yield Investigation(engine, folder, resolved)
 
 
@@ -134,7 +146,7 @@ def _reopens(state: RunState, run: Path) -> bool:
     unanswered = state.concluded.stopped_by in _RESUMABLE
     if state.sealed is None:
         return unanswered
-    if not unanswered and state.sealed.exit_code != ExitCode.NOT_RESTORED:
+    if not unanswered and state.sealed.exit_code not in {ExitCode.NOT_RESTORED, ExitCode.TARGET}:
         raise UsageError(
             f"{run}: this run is concluded: {state.concluded.stopped_by}", f"bisect-agent report {run}"
         )
@@ -195,7 +207,7 @@ def _versions() -> dict[str, str]:
 def _edge(host: Host, between_looks: float, clock: SystemClock, resolved: Playbook, name: str) -> Edge:
     """The target of a run: its files lie in a folder of the run's own."""
     ours = playbook.environment_for(host.environment, os.environ)
-    place = resolved.target.folder or f"{host.home}/{HOME}/{name}"
+    place = f"{resolved.target.folder or f'{host.home}/{HOME}'}/{name}"
     return Edge(
         host=host,
         launcher=Launcher(host, place, host.python),
@@ -217,37 +229,77 @@ def _attempt_folders(edge: Edge) -> list[str]:
 
 def restored(state: RunState) -> str | None:
     """The folder, on the target, of the restored server that a run has left running."""
+    if state.surveyed is None:
+        return None
+    if state.taken_over is not None:
+        return f"{state.surveyed.folder}/{state.taken_over.good}" if state.taken_over.good else None
     run = state.restored()
-    if run is None or state.surveyed is None or not isinstance(run.outcome, Passed):
+    if run is None or not isinstance(run.outcome, Passed):
         return None
     return f"{state.surveyed.folder}/{state.attempts[run.trial.id, run.attempt].folder}"
 
 
-def stop_restored(folder: RunFolder) -> str:
-    """Ends the server that a run has restored; returns what was done, as a sentence.
+def stop_left(folder: RunFolder) -> str:
+    """Ends what a run has left running, the restored server as a rule; returns what was done, as a sentence.
 
     Raises:
-        TargetError: something of it did not die.
+        TargetError: something of it did not die, or the run's guardian has the target.
     """
     state = events.fold(decode(folder.read(JOURNAL)))
-    attempt = restored(state)
-    if attempt is None or state.surveyed is None:
-        return "this run has left no server running"
+    over = state.sealed is not None and (state.taken_over is None or state.taken_over.done)
+    if state.surveyed is None or (over and restored(state) is None):
+        return _NONE_LEFT
     resolved = folder.resolved()
-    paths = playbook.files(resolved, resolved.good)
     with reach(resolved.target.host) as host:
         launcher = Launcher(host, state.surveyed.folder, host.python)
         with _answering():
-            stopped = launcher.stop(attempt)
-            if stopped.left:
-                names = ", ".join(f"{p.pid} {p.name}" for p in stopped.left)
-                raise TargetError(
-                    f"still alive: {names}", "look at these processes; nothing else was touched"
-                )
+            if over:
+                launcher.dismiss()
+            else:
+                state = _heard(launcher, state, folder.path)
+            running = _running(state)
+            for attempt in running:
+                _end(launcher, attempt)
+            paths = playbook.files(resolved, resolved.good) if running else {}
             for path in paths:
                 launcher.put_back(path)
+    if not running:
+        return _NONE_LEFT
     back = f"; {', '.join(paths)} as before the run" if paths else ""
-    return f"nothing of the restored server is left{back}"
+    return f"nothing of this run is left running{back}"
+
+
+_NONE_LEFT = "this run has left no server running"
+
+
+def _running(state: RunState) -> list[str]:
+    """The folders, on the target, of the restored server, and of attempts that nobody has ended."""
+    assert state.surveyed is not None
+    open_ones = [a.folder for a in state.attempts.values() if a.folder and a.observation is None]
+    good = restored(state)
+    return [*([good] if good else []), *(f"{state.surveyed.folder}/{name}" for name in open_ones)]
+
+
+def _end(launcher: Launcher, attempt: str) -> None:
+    stopped = launcher.stop(attempt)
+    if stopped.left:
+        names = ", ".join(f"{p.pid} {p.name}" for p in stopped.left)
+        raise TargetError(f"still alive: {names}", "look at these processes; nothing else was touched")
+
+
+def _heard(launcher: Launcher, state: RunState, run: Path) -> RunState:
+    """The state of a run that has not ended, with what its guardian has done since.
+
+    Raises:
+        TargetError: the guardian still has the target.
+    """
+    found = launcher.takeovers()
+    if found.watching:
+        raise TargetError(
+            f"{run}: its guardian holds the target, and restores the good server if nobody takes the run up",
+            f"bisect-agent resume {run}",
+        )
+    return replace(state, taken_over=found.reports[-1]) if found.reports else state
 
 
 @contextmanager
@@ -259,23 +311,18 @@ def _answering() -> Iterator[None]:
         raise TargetError(setback.trouble.detail, "look at the target, then try again") from setback
 
 
-def _lock_names(resolved: Playbook) -> list[str]:
-    """What one investigation at a time may use: each port; for a job, the folder that it runs in."""
-    if resolved.target.ports:
-        return [f"port-{port}" for port in sorted(resolved.target.ports)]
-    return [f"folder-{digest(resolved.target.cwd.encode())[:16]}"]
+def _take(
+    stack: ExitStack, edge: Edge, resolved: Playbook, run: Path, state: RunState, say: Callable[[str], None]
+) -> tuple[AnyEvent, ...]:
+    """Takes the target for this run alone, until we leave; whoever leaves early leaves it to the guardian."""
+    holder = f"{socket.gethostname()} pid {os.getpid()}, run {run}"
+    with _answering():
+        edge.launcher.install()
+        taken = take(resolved, edge, holder, f"{edge.host.home}/{HOME}/locks", state, say)
 
+    def leave() -> None:
+        with suppress(Setback, TargetError):
+            edge.launcher.hand_over()
 
-def _hold(stack: ExitStack, host: Host, resolved: Playbook, run: Path) -> None:
-    """Holds the target for this run alone."""
-    for name in _lock_names(resolved):
-        lock = host.lock(
-            f"{host.home}/{HOME}/locks/{name}.lock",
-            f"{socket.gethostname()} pid {os.getpid()}, run {run}",
-        )
-        if isinstance(lock, str):
-            raise TargetError(
-                f"{host.name}: another investigation holds {name}: {lock}",
-                "wait for it to end, or end it with Ctrl-C there: it restores the good server first",
-            )
-        stack.enter_context(lock)
+    stack.callback(leave)
+    return taken

@@ -42,7 +42,9 @@ INVESTIGATION: Final[Table] = {
     "restore": (("concluded", "restoring"),),
     "seal": (("concluded", "sealed"), ("restoring", "sealed")),
     "resume": tuple((state, state) for state in ("opened", "searching", "concluded", "restoring")),
-    "reopen": tuple((state, "opened") for state in ("concluded", "restoring", "sealed")),
+    "reopen": tuple(
+        (state, "opened") for state in ("opened", "searching", "concluded", "restoring", "sealed")
+    ),
 }
 
 HYPOTHESIS: Final[Table] = {

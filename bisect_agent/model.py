@@ -279,6 +279,7 @@ class Limits(Frozen):
     stop: float
     trials: int
     wall: float
+    lease: float = 1800.0
 
 
 class Target(Frozen):
@@ -790,11 +791,13 @@ class Reason(StrEnum):
     DIRTY = "something of the attempt did not die"
     ENVIRONMENT = "the environment changed"
     INTERRUPTED = "the run was interrupted"
+    GUARDED = "the guardian on the target has taken over"
+    UNGUARDED = "the guardian on the target is gone"
 
 
 RETRIED = frozenset(Reason) - {Reason.NOT_APPLIED, Reason.INVALID}
 """Reasons that are ours or passing: the same trial gets another attempt, now or when the run is resumed."""
-UNCOUNTED = frozenset({Reason.INTERRUPTED, Reason.DIRTY})
+UNCOUNTED = frozenset({Reason.INTERRUPTED, Reason.DIRTY, Reason.GUARDED})
 """Reasons that end the run: the attempt does not count against its trial when the run is resumed."""
 
 
@@ -803,6 +806,24 @@ class Trouble(Frozen):
 
     reason: Reason
     detail: str
+
+
+class Takeover(Frozen):
+    """What the guardian on the target did when the lease of the agent with this fencing number had ended.
+
+    `time` is in seconds since the epoch there. `ended` are the folders of the attempts that it ended,
+    `good` that of the server it left running. `restored` is None where there was nothing to restore, or it
+    is at work; `wrong` says what went wrong. `done`: it is not at work any more.
+    """
+
+    fence: int
+    why: str
+    time: float
+    ended: tuple[str, ...] = ()
+    good: str | None = None
+    restored: bool | None = None
+    wrong: str = ""
+    done: bool = True
 
 
 class Observation(Frozen):

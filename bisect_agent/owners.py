@@ -21,6 +21,8 @@ from bisect_agent.watching import HEALTH_EVERY
 
 STOP = 300.0
 """Seconds that the command which ends the owners' server may take, and then the ports to be free."""
+OUT = ".out"
+"""How the file is called, after the command's purpose, into which it prints."""
 SAID = 4096
 """Bytes kept of what a command printed: its end says how it went."""
 
@@ -39,12 +41,9 @@ def run_command(playbook: Playbook, edge: Edge, name: str, command: str, timeout
     It reads nothing, and prints into a file of our folder: what it leaves running may hold that file for
     as long as it likes. Its secrets are given on standard input, where no list of processes shows them.
     """
-    out = f"{edge.folder}/{name}.out"
-    script = (
-        f"{prelude(plain_environment(playbook, edge.ours), playbook.target.cwd)}"
-        f"mkdir -p -m 700 -- {shlex.quote(edge.folder)}\n"
-        f"{{\n{command}\n}} </dev/null >{shlex.quote(out)} 2>&1\n"
-    )
+    out = f"{edge.folder}/{name}{OUT}"
+    script = command_script(playbook, edge, name, command)
+    edge.launcher.renew(timeout)
     try:
         ended = edge.host.run(("env", "-i", "bash", "-s"), timeout=timeout, stdin=script.encode())
         code = ended.returncode
@@ -53,6 +52,16 @@ def run_command(playbook: Playbook, edge: Edge, name: str, command: str, timeout
     stat = edge.host.stat(out)
     said = edge.host.read(out, max(0, stat.size - SAID), SAID) if stat else b""
     return Ran(code, Masker(edge.secrets).mask((said or b"").decode(errors="replace")).strip())
+
+
+def command_script(playbook: Playbook, edge: Edge, name: str, command: str) -> str:
+    """The shell script of a command that prints into `name` with OUT in our folder."""
+    out = shlex.quote(f"{edge.folder}/{name}{OUT}")
+    return (
+        f"{prelude(plain_environment(playbook, edge.ours), playbook.target.cwd)}"
+        f"mkdir -p -m 700 -- {shlex.quote(edge.folder)}\n"
+        f"{{\n{command}\n}} </dev/null >{out} 2>&1\n"
+    )
 
 
 def ports_free(playbook: Playbook, edge: Edge, ran: Ran, left: Callable[[], bool]) -> bool:

@@ -69,7 +69,7 @@ def read_limits(field: Field | None, kind: Kind, base: Mapping[str, float] = Map
     defaults = DEFAULT_LIMITS[kind].model_copy(update=dict(base))
     if field is None:
         return defaults
-    keys = field.section(tuple(Limits.model_fields), later=("lease",), remedy="limits: {start: 20m}")
+    keys = field.section(tuple(Limits.model_fields), remedy="limits: {start: 20m}")
     given = {
         name: entry.count("trials: 40") if name == "trials" else _seconds(entry)
         for name, entry in keys.items()

@@ -15,8 +15,7 @@ import re2
 
 from bisect_agent import library
 from bisect_agent.arguments import Finding, Names, Options, Shipped, check, check_names, from_help
-from bisect_agent.attempt import BOUND
-from bisect_agent.edge import Edge
+from bisect_agent.edge import BOUND, Edge
 from bisect_agent.errors import TargetError
 from bisect_agent.installed import help_arguments, interpreter, names_command, names_of
 from bisect_agent.model import Asked, EnvFactor, Note, Playbook, Profile
@@ -84,9 +83,11 @@ def _printed(playbook: Playbook, edge: Edge, arguments: Sequence[str], left: Cal
         env={**environment(playbook, playbook.good, edge.ours), "COLUMNS": "400"},
         cwd=playbook.target.cwd,
         tag=tag,
+        purpose="question",
         grace=playbook.limits.stop,
         bound=BOUND,
     )
+    edge.launcher.renew(HELP)
     folder = edge.launcher.prepare(f"help-{tag[:8]}", order)
     try:
         edge.launcher.start(folder)

@@ -27,6 +27,7 @@ from bisect_agent.model import (
     Settled,
     Single,
     StoppedBy,
+    Takeover,
     Unresolved,
 )
 from bisect_agent.tree import Control, Node, SymptomResult, evidence_of, grow, said
@@ -168,16 +169,29 @@ def _good_first(playbook: Playbook, table: Table) -> Control:
 def _good_restored(playbook: Playbook, state: RunState, first: Control) -> Control:
     if playbook.restore == "none":
         return Control(ok=None, reason="the playbook says `restore: none`")
+    if state.taken_over is not None:
+        return _left(state.taken_over)
     if isinstance(playbook.restore, Command):
         return _brought_back(state)
     if first.ok is not True:
         return Control(ok=None, reason="`good` never worked in this run: there is nothing to restore")
+    if state.out_of_reach:
+        reason = "the target gives no answer; its guardian brings `good` up when our lease ends"
+        return Control(ok=None, reason=reason)
     run = state.restored()
     if run is None:
         why = state.concluded.stopped_by if state.concluded else StoppedBy.BUG
         return Control(ok=False, reason=f"the restore was not carried out: {why}")
     ok = isinstance(run.outcome, Passed)
     return Control(ok=ok, evidence=evidence_of(run), reason="it runs and answers" if ok else said(run))
+
+
+def _left(takeover: Takeover) -> Control:
+    """What came of a restore that was the guardian's."""
+    if takeover.restored is None and not takeover.done:
+        return Control(ok=None, reason=f"{takeover.why}: it is at work")
+    how = "the guardian has brought it up" if takeover.restored else "nothing was begun"
+    return Control(ok=takeover.restored, reason=takeover.wrong or how)
 
 
 def _brought_back(state: RunState) -> Control:

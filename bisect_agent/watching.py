@@ -35,8 +35,6 @@ ALIVE_EVERY = 1.0
 """Seconds between two looks at the processes."""
 HEALTH_EVERY = 0.2
 """Seconds between two health checks of a server that is not healthy yet."""
-UNREACHABLE_AFTER = 60.0
-"""Seconds without an answer from the target after which the attempt is given up."""
 
 
 def ended(host: Host, folder: str) -> bool:
@@ -83,6 +81,7 @@ class Watch:
         self.serving: Serving | None = None
         self.standstill = Standstill(edge.launcher, edge.between_looks)
         self.ended = False
+        self.heard_at = edge.clock.monotonic()
         self.heard = True
         self.behind = False
         self.unanswered = False
@@ -95,6 +94,7 @@ class Watch:
         path = f"{target}/{TARGET_LOG}"
         self.tail = tail.Tail(self.edge.host, path, first_line(self.task.tag))
         self.progress = Progress(began=now, grown=now)
+        self.heard_at = now
 
     def run(self) -> End:
         """Reads the log until something ends the attempt."""
@@ -133,6 +133,8 @@ class Watch:
         poll = self.tail.poll()
         self.behind = isinstance(poll, tail.NewBytes) and len(poll.data) == tail.LIMIT
         self.heard = not isinstance(poll, tail.Unreachable)
+        if self.heard:
+            self.heard_at = self.edge.clock.monotonic()
         if isinstance(poll, tail.NewBytes):
             return self.heed(poll.data)
         amiss = self.amiss(poll)
@@ -163,8 +165,10 @@ class Watch:
             case tail.Replaced():
                 return Trouble(reason=Reason.LOG_DAMAGED, detail="another file took its name")
             case tail.Unreachable(detail=detail):
+                # As long as our lease may last, nobody else touches the attempt: its log will tell all of it.
+                silent = self.edge.clock.monotonic() - self.heard_at
                 lost = Trouble(reason=Reason.UNREACHABLE, detail=detail)
-                return lost if waited > UNREACHABLE_AFTER else None
+                return lost if silent > self.playbook.limits.lease else None
             case _:
                 assert_never(poll)
 
@@ -301,6 +305,9 @@ class Watch:
             if setback.trouble.reason is Reason.UNREACHABLE:
                 return None
             raise
+        if status.guarded:
+            detail = f"{self.edge.host.name}: it has ended the attempt"
+            return End(Why.TROUBLE, trouble=Trouble(reason=Reason.GUARDED, detail=detail))
         if status.main_exit is not None or status.result is not None:
             return self.drained() or End(Why.EXITED)
         if status.supervisor == "dead":

@@ -22,12 +22,26 @@ from bisect_agent.hosts import Completed, Lock, Stat
 from bisect_agent.journal import Journal
 from bisect_agent.model import Configuration, Playbook
 from bisect_agent.playbook import secrets_of
-from bisect_agent.target.launcher import ALREADY_CLAIMED, Launcher
+from bisect_agent.target.launcher import ALREADY_CLAIMED, Launcher, Plan
 from tests.worlds import HANGS, READY, World
 
 FOLDER = "/srv/run"
 """Where the agent's files lie on the fake target."""
 BOOT = "0b00"
+PLAN = Plan(
+    locks={},
+    holder="a test",
+    lease=1800.0,
+    good=None,
+    command=None,
+    put_back=(),
+    touched="stop.out",
+    ports=(),
+    health=(),
+    request=(),
+    start=0.0,
+)
+"""What the fake guardian is told; it does what a test tells it."""
 
 
 class FakeClock:
@@ -138,6 +152,7 @@ class _Run:
     behaviour: Behaviour
     stopped: float | None = None
     unheard: bool = False
+    guarded: bool = False
 
     @property
     def main(self) -> dict[str, object]:
@@ -163,6 +178,7 @@ class FakeHost:
         free_kib: the free space.
         around: what a look around shows, beside the boot.
         looked: how often somebody looked around.
+        taken_over: what the guardian did, once it has.
         before_run: is called before a start, with the attempt's folder.
         starts: the configurations started, in order.
     """
@@ -176,6 +192,7 @@ class FakeHost:
     free_kib: int = 1 << 30
     around: Mapping[str, object] = field(default_factory=lambda: {"kernel": "6.8"})
     looked: int = 0
+    taken_over: dict[str, object] | None = None
     before_run: Callable[[str], None] = lambda _: None
     starts: list[Configuration] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
@@ -199,16 +216,20 @@ class FakeHost:
             case (_, "-I", "-S", "-c", _, path):
                 known = self.files.get(path)
                 return _printed(hashlib.sha256(known).hexdigest() if known is not None else "missing")
-            case (_, "-I", "-S", _, "run", folder):
+            case (_, "-I", "-S", _, "run" | "probe", _, _) if self.taken_over:
+                return _said({"fault": "fenced", "detail": "the guardian has taken over"})
+            case (_, "-I", "-S", _, "run", folder, _):
                 return self._start(folder)
-            case (_, "-I", "-S", _, "status", folder):
+            case (_, "-I", "-S", _, "status", folder, _):
                 return _said(self._status(folder))
-            case (_, "-I", "-S", _, "probe", folder):
+            case (_, "-I", "-S", _, "probe", folder, _):
                 return _said(self._probe(folder, json.loads(stdin)))
-            case (_, "-I", "-S", _, "stacks", folder):
+            case (_, "-I", "-S", _, "stacks", folder, _):
                 return _said(self._stacks(folder))
-            case (_, "-I", "-S", _, "stop", folder):
+            case (_, "-I", "-S", _, "stop", folder, _):
                 return _said(self._stop(folder))
+            case (_, "-I", "-S", _, verb, *_) if argv[3].endswith("/guardian.py"):
+                return _said(self._guardian(verb))
             case ("df", *_):
                 return _printed(f"Filesystem 1024-blocks Used Available\n/dev/fake 0 0 {self.free_kib} 0% /")
             case ("cat", *_):
@@ -326,6 +347,7 @@ class FakeHost:
         dead = not self._alive(run) or (dies is not None and self._age(run) >= dies)
         return {
             "claimed": True,
+            "guarded": run.guarded,
             "supervisor": "dead" if dead else "alive",
             "main": "alive" if self._alive(run) else "dead",
             "processes": {"supervisor": run.supervisor, "main": run.main},
@@ -333,6 +355,28 @@ class FakeHost:
             "result": None,
             "log": None,
         }
+
+    def take_over(self) -> None:
+        """What the guardian does when the lease has ended: what runs is ended, and `good` is up."""
+        for run in self._runs.values():
+            if self._alive(run):
+                run.stopped, run.guarded = self.clock.monotonic(), True
+        why, ended = "nothing was heard of the agent", [f for f, run in self._runs.items() if run.guarded]
+        report = {"fence": 1, "why": why, "time": self.clock.time(), "ended": ended, "good": "guard-0"}
+        self.taken_over = {**report, "restored": True}
+
+    def _guardian(self, verb: str) -> dict[str, object]:
+        reports = [self.taken_over] if self.taken_over else []
+        match verb:
+            case "guard":
+                guardian = {"pid": 3000, "start": 1, "boot": BOOT, "name": "python3"}
+                return {"fence": 1, "guardian": guardian, "reports": reports}
+            case "reports":
+                return {"reports": reports, "watching": not reports}
+            case _ if self.taken_over:
+                return {"fault": "fenced", "detail": "the guardian has taken over"}
+            case _:
+                return {"until": True}
 
     def _exit(self, run: _Run) -> dict[str, int] | None:
         if run.behaviour.exit is None or not self._ended(run):
@@ -431,6 +475,7 @@ class Lab:
             ours=ours,
             secrets=tuple(secrets_of(playbook, ours).values()),
         )
+        self.edge.launcher.guard(PLAN)
         tags = iter(range(10**6))
         self.engine = Engine(
             playbook, self.folder, self.journal, self.edge, "0", self._tell, lambda: f"{next(tags):08}"

@@ -337,12 +337,12 @@ def test_a_second_interrupt_ends_the_restore_with_6(tmp_path: Path) -> None:
     assert [] == ran.lab.host.alive()
 
 
-def test_a_restore_that_is_lost_three_times_ends_with_6(tmp_path: Path) -> None:
-    """What is ours is tried again; then it is said that good is not back."""
+def test_a_restore_that_is_lost_three_times_is_left_to_the_guardian(tmp_path: Path) -> None:
+    """What is ours is tried again; then it is said that nobody has seen good come back: 4, and resumable."""
     ran = investigate(
         tmp_path, bad_does(fails("error: boom")), reacts=Reacts(launches("restore"), lose_one_call)
     )
-    assert (ExitCode.NOT_RESTORED, False) == ran.ended
+    assert (ExitCode.TARGET, None) == ran.ended
     assert [Reason.UNREACHABLE] * 3 == ran.reasons("restore")
     assert ran.outcome.verdict.established
 
@@ -465,11 +465,33 @@ def test_a_call_that_is_lost_at_the_end_costs_nothing(tmp_path: Path, kind: str,
     assert ["failed"] == [s.outcome.kind for s in ran.judged("t02")]
 
 
-def test_a_target_that_does_not_come_back_ends_with_6(tmp_path: Path) -> None:
-    """Whether the attempt still runs is not known: nothing is started there, so good is not back."""
+def test_a_target_that_does_not_come_back_is_left_to_its_guardian(tmp_path: Path) -> None:
+    """For longer than the lease: over there the attempt is ended and good brought up; we start nothing."""
     ran = investigate(tmp_path, bad_does(fails(silent=(0.7, 10**9))))
-    assert (ExitCode.NOT_RESTORED, False) == ran.ended
-    assert ([Reason.DIRTY], None) == (ran.reasons("t02"), ran.symptom)
+    assert (ExitCode.TARGET, None) == ran.ended
+    assert ([Reason.GUARDED], None) == (ran.reasons("t02"), ran.symptom)
+
+
+def test_a_guardian_that_has_taken_over_is_not_disturbed(tmp_path: Path) -> None:
+    """The lease ended while the agent slept: what the guardian did is recorded, and nothing is started."""
+    ran = investigate(
+        tmp_path,
+        bad_does(fails("error: late", "x", "x", "error: boom")),
+        reacts=Reacts(runs("t02"), lambda lab: lab.host.take_over()),
+    )
+    assert (ExitCode.TARGET, True) == ran.ended
+    assert ([Reason.GUARDED], 2) == (ran.reasons("t02"), len(ran.lab.host.starts))
+    assert ["guardian-acted"] == [kind for kind in ran.lab.kinds() if kind.startswith("guard")]
+
+
+def test_without_a_lease_nothing_is_started(tmp_path: Path) -> None:
+    """It ended between two attempts: the next one sees nothing of the target, and the run ends."""
+    ran = investigate(
+        tmp_path,
+        bad_does(fails("error: boom")),
+        reacts=Reacts(lambda e: e.event.kind == "trial-planned", lambda lab: lab.host.take_over()),
+    )
+    assert (ExitCode.TARGET, []) == (ran.outcome.code, ran.lab.host.starts)
 
 
 @pytest.mark.parametrize("log", ["never written", "of another run", "shrinks", "replaced", "deleted"])

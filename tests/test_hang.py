@@ -237,7 +237,7 @@ def test_whoever_cannot_be_heard_is_not_silent(tmp_path: Path) -> None:
     """A lost target is no hang, however long nothing came from it."""
     seen = observed(tmp_path, serves(silent=(0.2, 10**6)))
     assert seen.trouble is not None
-    assert (Reason.DIRTY, None) == (seen.trouble.reason, seen.stacks)
+    assert (Reason.GUARDED, None) == (seen.trouble.reason, seen.stacks)
 
 
 class Silent(LocalHost):

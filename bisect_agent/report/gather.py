@@ -13,6 +13,7 @@ from bisect_agent.events import (
     CommandRun,
     Entry,
     FilesPutBack,
+    GuardianActed,
     HypothesisMoved,
     Launched,
     Launching,
@@ -359,7 +360,7 @@ class _Gathering:
         if started is None:
             return {}
         resumed = sum(isinstance(entry.event, Resumed) for entry in self.entries)
-        deeds = [told(e.event) for e in self.entries if isinstance(e.event, CommandRun | FilesPutBack)]
+        deeds = [told(e.event) for e in self.entries if isinstance(e.event, _DEEDS)]
         record = {
             "run": started.run,
             "exported from": self.state.exported.head if self.state.exported else "",
@@ -390,6 +391,8 @@ class _Gathering:
                 assert_never(self.playbook.cached)
 
 
+_DEEDS = (CommandRun, FilesPutBack, GuardianActed)
+"""Events that tell of deeds beside the attempts."""
 _FACTS = {"free_mib": "free MiB", "boot": "boot id"}
 """What the facts of a target are called, where it is not by their own names."""
 

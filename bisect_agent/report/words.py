@@ -15,6 +15,7 @@ from bisect_agent.events import (
     Ending,
     Exported,
     FilesPutBack,
+    GuardianActed,
     HypothesisMoved,
     Judged,
     Launched,
@@ -30,11 +31,12 @@ from bisect_agent.events import (
     StackAsked,
     Stopping,
     TakenUp,
+    TargetGuarded,
     TargetSurveyed,
     TrialPlanned,
 )
 from bisect_agent.evidence import accused
-from bisect_agent.model import Evidence, Prediction, State
+from bisect_agent.model import Evidence, Prediction, State, Takeover
 from bisect_agent.signatures import printable
 from bisect_agent.tree import Node, SymptomResult, said
 from bisect_agent.verdict import TrialResult, Verdict
@@ -159,6 +161,19 @@ def did(trial: TrialResult, verdict: Verdict) -> str:
             assert_never(trial.outcome)
 
 
+def acted(takeover: Takeover) -> str:
+    """What a guardian did, as a sentence."""
+    ended = f"it ended {', '.join(takeover.ended)}" if takeover.ended else "nothing had to be ended"
+    match takeover.restored:
+        case True:
+            restored = "`good` is up"
+        case False:
+            restored = f"`good` is not up: {takeover.wrong}"
+        case None:
+            restored = takeover.wrong or ("nothing had to be restored" if takeover.done else "it is at work")
+    return f"{takeover.why}: {ended}; {restored}"
+
+
 def told(event: AnyEvent) -> tuple[str, str] | None:
     """Who an event is about, and the sentence; None for what a person need not read as it happens."""
     match event:
@@ -166,6 +181,10 @@ def told(event: AnyEvent) -> tuple[str, str] | None:
             return "run", run
         case Resumed(lost=lost):
             return "run", "; ".join(("resumed", *lost))
+        case TargetGuarded(guardian=guardian):
+            return "target", f"guarded by process {guardian.pid} there, should we be heard no more"
+        case GuardianActed(takeover=takeover):
+            return "guardian", printable(acted(takeover))
         case TakenUp(trial=trial):
             return trial, "taken up again, from the log's first byte"
         case RestoreEnded():

@@ -10,23 +10,23 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib import resources
-from typing import Literal, TypeVar
+from pathlib import PurePosixPath
+from typing import Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from bisect_agent import errors
 from bisect_agent.hosts import Completed, DiskFull, Host, TimedOut
-from bisect_agent.model import Death, Exit, Frozen, HttpAnswer, Process, Reason, Trouble
+from bisect_agent.model import Death, Exit, Frozen, HttpAnswer, Process, Reason, Takeover, Trouble
 from bisect_agent.stacks import Look
 
 CALL = 30.0
 """Seconds for a call that does its work at once."""
 DISCARD = 120.0
 """Seconds for removing a folder, which may hold many files."""
-PLACED = 0o644
-"""The mode of a file that a factor writes: another user may be the one who reads it."""
 ALREADY_CLAIMED = 75
 """The exit status of a start of an attempt that was claimed before."""
 LOG = "log"
@@ -76,8 +76,10 @@ class Order:
         script: the launch script; bash runs it.
         arguments: its `"$@"`.
         env: its environment, all of it.
+        files: what is written before the start, by absolute path; None: there will be no such file.
         cwd: the folder on the target it runs in.
         tag: what names this attempt and no other, in the log and in the environment of its processes.
+        purpose: what it is for; the guardian keeps a restored server, and a question disturbs nobody.
         grace: seconds between TERM and KILL.
         bound: seconds after that in which all must be gone.
     """
@@ -89,6 +91,8 @@ class Order:
     tag: str
     grace: float
     bound: float
+    files: Mapping[str, str | None] = field(default_factory=dict)
+    purpose: Literal["trial", "restore", "question"] = "trial"
 
 
 @dataclass(frozen=True)
@@ -157,9 +161,13 @@ Life = Literal["alive", "dead", "none"]
 
 
 class Status(Frozen):
-    """What the target knows of an attempt now. A zombie is dead; `none` never was."""
+    """What the target knows of an attempt now. A zombie is dead; `none` never was.
+
+    `guarded`: the guardian has ended it.
+    """
 
     claimed: bool
+    guarded: bool = False
     supervisor: Life
     main: Life
     processes: Processes
@@ -191,12 +199,75 @@ class _Fault(Frozen):
     """A verb's answer that says why it could not do its work."""
 
     claimed: bool = False
-    fault: Literal["script", "claimed", "disk", "launch", "missing"]
+    fault: Literal["script", "claimed", "disk", "launch", "missing", "fenced", "unguarded"]
     detail: str
 
 
 class _Claimed(Started):
     claimed: Literal[True]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a guardian holds, and what it brings up when the agent is heard no more.
+
+    Attributes:
+        locks: the files to lock, by what they stand for.
+        holder: who we are, for a person who finds them taken.
+        lease: seconds without a word of ours after which our lease ends.
+        good: the name of the prepared attempt to start; None where that is not what is restored.
+        command: the shell script that brings the owners' server back.
+        put_back: commands that give the files which factors write back what they held.
+        touched: the name of a file in the run's folder that shows that the owners' server was ended.
+        ports, health, request: how the restored server is seen to answer.
+        start: seconds that it gets for it.
+    """
+
+    locks: Mapping[str, str]
+    holder: str
+    lease: float
+    good: str | None
+    command: str | None
+    put_back: Sequence[Sequence[str]]
+    touched: str
+    ports: Sequence[int]
+    health: Sequence[Request]
+    request: Sequence[Request]
+    start: float
+
+
+class Guarded(Frozen):
+    """The target is ours, with a fencing number; or who holds it, or a guardian that acts at this moment.
+
+    `reports` are what guardians of this run have done before.
+    """
+
+    fence: int | None = None
+    guardian: Process | None = None
+    reports: tuple[Takeover, ...] = ()
+    held: Mapping[str, str] = Field(default_factory=dict)
+    acting: Takeover | None = None
+
+
+class Takeovers(Frozen):
+    """What guardians of a run have done, and whether one watches now."""
+
+    reports: tuple[Takeover, ...]
+    watching: bool
+
+
+class _Guarding(Guarded):
+    """An answer must say one of the three."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.fence is None and not self.held and self.acting is None:
+            raise ValueError("neither ours, nor held, nor at work")
+        return self
+
+
+class _Heard(Frozen):
+    until: Literal[True]
 
 
 class _Bounds(BaseModel):
@@ -212,6 +283,8 @@ _REASON = {
     "disk": Reason.DISK,
     "launch": Reason.NOT_LAUNCHED,
     "missing": Reason.SCRIPT,
+    "fenced": Reason.GUARDED,
+    "unguarded": Reason.UNGUARDED,
 }
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
@@ -255,16 +328,75 @@ class Launcher:
         self._folder = folder
         self._python = python
         self._supervisor = f"{folder}/supervisor.py"
+        self._guardian = f"{folder}/guardian.py"
+        self._plan: Plan | None = None
+        self._fence: int | None = None
 
     def install(self) -> None:
-        """Puts the supervisor on the target, unless it is there."""
-        source = resources.files("bisect_agent.target").joinpath("supervisor.py").read_bytes()
+        """Puts the supervisor and the guardian on the target, unless they are there."""
         with _setbacks():
-            _twice(lambda: self._install(source))
+            for place in (self._supervisor, self._guardian):
+                source = resources.files("bisect_agent.target").joinpath(PurePosixPath(place).name)
+                _twice(partial(self._install, place, source.read_bytes()))
 
-    def _install(self, source: bytes) -> None:
-        if self._sha256(self._supervisor) != hashlib.sha256(source).hexdigest():
-            self._host.rename(self._put_verified(self._supervisor, source), self._supervisor)
+    def _install(self, place: str, source: bytes) -> None:
+        if self._sha256(place) != hashlib.sha256(source).hexdigest():
+            self._host.rename(self._put_verified(place, source), place)
+
+    # --- the guardian ---------------------------------------------------------------------------------
+
+    def guard(self, plan: Plan) -> Guarded:
+        """Takes the target for this run, and has it guarded from now on; or says why not.
+
+        From then on every call renews the lease, and nothing is started without it.
+        """
+        paper = json.dumps(asdict(plan)).encode()
+        place = f"{self._folder}/guard/plan.json"
+        with _setbacks():
+            _twice(lambda: self._host.rename(self._put_verified(place, paper), place))
+            found = self._answer(self._call_guardian("guard"), _Guarding, "guard")
+        if found.fence is not None:
+            self._plan, self._fence = plan, found.fence
+        return found
+
+    def renew(self, silence: float) -> None:
+        """Says that nothing may be heard of us for so many seconds."""
+        if self._fence is not None:
+            self._told("renew", str(self._fence), str(silence))
+
+    def release(self) -> None:
+        """Lets the target go; nobody guards it any more. A second call does nothing."""
+        if self._fence is not None:
+            self._told("release", str(self._fence))
+            self._fence = None
+
+    def dismiss(self) -> None:
+        """Ends a guardian that watches over a run which has ended."""
+        if self.takeovers().watching:
+            self._told("release", "-")
+
+    def hand_over(self) -> bool:
+        """Leaves the target to its guardian, which at once does what it does when a lease ends."""
+        if self._fence is None:
+            return False
+        self._told("hand-over", str(self._fence))
+        self._fence = None
+        return True
+
+    def takeovers(self) -> Takeovers:
+        """What guardians have done on this run's target."""
+        with _setbacks():
+            return self._answer(self._call_guardian("reports"), Takeovers, "reports")
+
+    def _told(self, *words: str) -> None:
+        with _setbacks():
+            self._answer(self._call_guardian(*words), _Heard, words[0])
+
+    def _call_guardian(self, verb: str, *words: str) -> Completed:
+        argv = (self._python, "-I", "-S", self._guardian, verb, *(words or ("-",)))
+        return _twice(lambda: self._host.run(argv, timeout=CALL))
+
+    # --- attempts -------------------------------------------------------------------------------------
 
     def prepare(self, name: str, order: Order) -> str:
         """Writes an attempt's folder and returns its path. Nothing is started.
@@ -293,17 +425,6 @@ class Launcher:
         with _setbacks():
             _twice(lambda: self._move(_PUT_BACK, path))
 
-    def place(self, path: str, text: str | None) -> None:
-        """Writes a file, whole or not at all, and verifies it; None removes it."""
-        with _setbacks():
-            _twice(lambda: self._place(path, text))
-
-    def _place(self, path: str, text: str | None) -> None:
-        if text is None:
-            self._must(["rm", "-f", "--", path], path)
-        else:
-            self._host.rename(self._put_verified(path, text.encode(), PLACED), path)
-
     def discard(self, folder: str) -> None:
         """Removes a folder of an attempt with all that is in it."""
         with _setbacks():
@@ -315,6 +436,18 @@ class Launcher:
         The target itself compares the script with the order's hash right before it takes the claim.
         After a `Setback` whose reason is not SCRIPT something may run all the same: `stop` tells.
         """
+        try:
+            return self._start(folder)
+        except Setback as setback:
+            if setback.trouble.reason is not Reason.UNGUARDED or self._plan is None:
+                raise
+        # The guardian is gone, and this start came to nothing for that: another takes its place first.
+        if self.guard(self._plan).fence is None:
+            detail = f"{self._host.name}: its guardian is gone, and another run has the target"
+            raise Setback(Reason.GUARDED, detail)
+        return self._start(folder)
+
+    def _start(self, folder: str) -> Started:
         with _setbacks():
             ended = self._call("run", folder, once=True)
             try:
@@ -366,7 +499,8 @@ class Launcher:
         self, verb: str, place: str, *, timeout: float = CALL, stdin: bytes = b"", once: bool = False
     ) -> Completed:
         # Isolated and without site-packages: nothing of the target's Python set-up is run, and it is quicker.
-        argv = (self._python, "-I", "-S", self._supervisor, verb, place)
+        fence = () if self._fence is None else (str(self._fence),)
+        argv = (self._python, "-I", "-S", self._supervisor, verb, place, *fence)
 
         def call() -> Completed:
             return self._host.run(argv, timeout=timeout, stdin=stdin)
@@ -387,8 +521,15 @@ class Launcher:
 
     def _move(self, script: str, path: str) -> None:
         """Runs one of the two scripts about what a file held before us."""
+        self._must(self._moving(script, path), path)
+
+    def putting_back(self, path: str) -> Sequence[str]:
+        """The command that does what `put_back` does."""
+        return self._moving(_PUT_BACK, path)
+
+    def _moving(self, script: str, path: str) -> Sequence[str]:
         kept = f"{self._folder}/kept/{hashlib.sha256(path.encode()).hexdigest()[:16]}"
-        self._must(["bash", "-c", script, "bash", path, kept], path)
+        return ["bash", "-c", script, "bash", path, kept]
 
     def _must(self, argv: Sequence[str], path: str, timeout: float = CALL) -> None:
         """Runs a command that the target can carry out, unless something is wrong there."""
@@ -443,6 +584,8 @@ def _paper(order: Order) -> bytes:
             "cwd": order.cwd,
             "env": dict(order.env),
             "arguments": list(order.arguments),
+            "files": dict(order.files),
+            "purpose": order.purpose,
             "grace": order.grace,
             "bound": order.bound,
         }

@@ -6,13 +6,17 @@
     python3 supervisor.py stacks DIR         what every process of the attempt does at this moment
     python3 supervisor.py stop DIR           ends what is left of the attempt, and says what did not die
 
+A further argument is the fencing number of an agent that holds the run's lease (see guardian.py): each call
+renews the lease, and once it is lost, `run` and `probe` only say so.
+
 Linux, Python 3.6 or later, standard library only. An answer is one JSON object on stdout with exit
 status 0; `run` exits 75 where the attempt was claimed before. All truth is in files of DIR:
 
-    order.json   what to start (tag, first_line, sha256, cwd, env, arguments, grace, bound)
+    order.json   what to start (tag, first_line, sha256, cwd, env, arguments, files, purpose, grace, bound)
     launch.sh    the script
     claim/       made by who may start it: an attempt is started at most once, whatever crashes
     stop         a stop was ordered: what has not started yet never will
+    guarded      the guardian ordered it, since the agent was heard no more
     super, pid   the supervisor and the script's own process: pid, start time, boot
     log          output of the tree; its first line names this attempt
     tree         the tree when it last changed; its time is that of the last look at the tree
@@ -27,6 +31,7 @@ from the supervisor, and it is empty exactly when the kernel says that the super
 
 import contextlib
 import errno
+import fcntl
 import functools
 import hashlib
 import json
@@ -36,7 +41,7 @@ import select
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 ALREADY_CLAIMED = 75
 TICK = 0.2
@@ -57,6 +62,8 @@ FRAMES = 8
 """The most frames told of a thread's stack in the kernel."""
 TEXT = 64 * 1024
 """The most bytes taken of what py-spy says of one process."""
+PLACED = 0o644
+"""The mode of a file that a factor writes: another user may be the one who reads it."""
 DEATHS = 64
 """The most deaths that are remembered: the first ones matter."""
 TAG = "BISECT_AGENT_TAG"
@@ -250,6 +257,23 @@ def load(path: str) -> Any:
         return None
 
 
+def place(path: str, text: Optional[str]) -> None:
+    """Gives a file of the stack's this content at one stroke; without a text there will be no such file."""
+    if text is None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(encoded(path))
+        return
+    os.makedirs(os.path.dirname(encoded(path)), 0o700, exist_ok=True)
+    part = encoded(path + ".part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PLACED)
+    with open(descriptor, "wb") as file:
+        os.fchmod(descriptor, PLACED)
+        file.write(encoded(text))
+        file.flush()
+        os.fsync(descriptor)
+    os.rename(part, encoded(path))
+
+
 def claim(folder: str) -> bool:
     """Whether this call, and no other ever, got the attempt."""
     try:
@@ -273,6 +297,8 @@ def run(folder: str) -> int:
             detail = "%s was claimed before; nothing was started" % folder
             answer({"claimed": False, "fault": "claimed", "detail": detail})
             return ALREADY_CLAIMED
+        for path, text in order["files"].items():
+            place(path, text)
     except OSError as error:
         return answer({"claimed": False, "fault": fault_of(error), "detail": str(error)})
     reader, writer = os.pipe()
@@ -284,7 +310,7 @@ def run(folder: str) -> int:
     os.setsid()
     if os.fork():
         os._exit(0)
-    detach(os.path.join(folder, "supervisor.log"), keep=writer)
+    detach(os.path.join(folder, "supervisor.log"), {writer})
     Supervisor(folder, order, writer).run()
     return 0
 
@@ -316,8 +342,8 @@ def report_of_start(reader: int) -> JSON:
     return {"claimed": True, "fault": "launch", "detail": detail}
 
 
-def detach(log: str, keep: int) -> None:
-    """Lets go of the caller: no descriptor of its channel, no folder of its file system."""
+def detach(log: str, keep: Set[int]) -> None:
+    """Lets go of the caller: no descriptor of its channel but those to keep, no folder of its file system."""
     os.chdir("/")
     source = os.open(os.devnull, os.O_RDONLY)
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -325,7 +351,7 @@ def detach(log: str, keep: int) -> None:
     os.dup2(sink, 1)
     os.dup2(sink, 2)
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != keep:
+        if int(name) > 2 and int(name) not in keep:
             with contextlib.suppress(OSError):  # The listing's own descriptor is closed by now.
                 os.close(int(name))
 
@@ -570,6 +596,7 @@ def status(folder: str) -> int:
     main = load(os.path.join(folder, "pid"))
     report = {
         "claimed": os.path.isdir(os.path.join(folder, "claim")),
+        "guarded": os.path.exists(os.path.join(folder, "guarded")),
         "supervisor": life(supervisor),
         "main": life(main),
         "processes": {"supervisor": supervisor, "main": main},
@@ -1134,6 +1161,64 @@ def overdue(*_: Any) -> None:
     raise TimeoutError("no whole answer in time")
 
 
+# --- the lease --------------------------------------------------------------------------------------
+
+GUARD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guard")
+"""The folder of the run's guardian. Its files are told of in guardian.py."""
+FENCED = {"run", "probe"}
+"""What an agent that has lost its lease may not do, for it would act on what it sees."""
+
+
+def report_of(fence: int) -> str:
+    """The file that ends the lease of the agent with that number: what the guardian did then."""
+    return os.path.join(GUARD, "report-%d" % fence)
+
+
+@contextlib.contextmanager
+def gate(how: int) -> Iterator[None]:
+    """Lets starts happen beside each other (LOCK_SH), and the end of a lease beside no start (LOCK_EX)."""
+    descriptor = os.open(os.path.join(GUARD, "gate"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def renew(fence: int, silence: float = 0.0) -> str:
+    """Renews the lease of the agent with that number; why it has none any more, else empty.
+
+    The lease then lasts as long as ever after a `silence` of so many seconds, by the clock since boot,
+    which nobody sets and which runs on while the machine sleeps.
+    """
+    if load(os.path.join(GUARD, "fence")) != fence:
+        return "a later agent has taken this run up"
+    if os.path.exists(report_of(fence)):
+        return "its agent was heard no more, and the guardian has taken over"
+    lease = os.path.join(GUARD, "lease")
+    seconds = load(lease)["seconds"]
+    try_write(lease, {"seconds": seconds, "until": uptime() + seconds + silence}, durable=False)
+    return ""
+
+
+def unguarded() -> bool:
+    """Whether the guardian is gone."""
+    return find(load(os.path.join(GUARD, "guardian"))) is None
+
+
+def fenced(name: str, folder: str, fence: int) -> int:
+    """Does what an agent with that number asks for, as long as it has the lease."""
+    with contextlib.ExitStack() as stack:
+        if name == "run":
+            stack.enter_context(gate(fcntl.LOCK_SH))
+        lost = renew(fence)
+        if lost and name in FENCED:
+            return answer({"fault": "fenced", "detail": lost})
+        if name == "run" and unguarded():
+            return answer({"fault": "unguarded", "detail": "the guardian is gone"})
+        return VERBS[name](folder)
+
+
 # --- the command line -------------------------------------------------------------------------------
 
 
@@ -1145,6 +1230,12 @@ def answer(content: JSON) -> int:
 
 VERBS = {"run": run, "status": status, "probe": probe, "stacks": stacks, "stop": stop}
 
+
+def main(name: str, place: str, *fence: str) -> int:
+    """Carries out one call."""
+    folder = place if place == "-" else os.path.abspath(place)
+    return fenced(name, folder, int(fence[0])) if fence else VERBS[name](folder)
+
+
 if __name__ == "__main__":
-    verb, place = sys.argv[1:]
-    sys.exit(VERBS[verb](place if place == "-" else os.path.abspath(place)))
+    sys.exit(main(*sys.argv[1:]))

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,9 @@ class Agent:
                 command.send(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     command._process.wait(1)
+        end(guardians(self.home))
         for folder in self.folders():
-            if (folder / "trials" / "restore").exists():
-                self.start("stop", folder).end()
+            self.start("stop", folder).end()
 
     def _events(self) -> list[dict[str, Any]]:
         return events(self.folders()[0]) if self.folders() else []
@@ -169,7 +170,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
 
 
 def _flat(event: dict[str, Any]) -> set[object]:
-    trial = event.get("trial")
+    trial = event.get("trial") or event.get("settled", {}).get("trial")
     return {event["kind"], trial["id"] if isinstance(trial, dict) else trial}
 
 
@@ -207,10 +208,10 @@ def tiny(home: Path, *edits: tuple[str, str]) -> Tiny:
     folder, port = home / "tiny", free_port()
     shutil.copytree(TINY, folder, ignore=shutil.ignore_patterns("__pycache__"))
     playbook = folder / "server.yaml"
-    text = playbook.read_text(encoding="utf-8").replace(TINY_PORT, str(port))
+    text = playbook.read_text(encoding="utf-8")
     for old, new in edits:
         text = text.replace(old, new)
-    playbook.write_text(text, encoding="utf-8")
+    playbook.write_text(text.replace(TINY_PORT, str(port)), encoding="utf-8")
     return Tiny(playbook, port)
 
 
@@ -250,6 +251,28 @@ def _read(path: Path) -> bytes:
     with contextlib.suppress(OSError):
         return path.read_bytes()
     return b""
+
+
+def guardians(home: Path) -> list[int]:
+    """The guardians that watch over runs of this home."""
+    return [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if f"{home}/.bisect-agent/".encode() in _read(path) and b"/guardian.py\0" in _read(path)
+    ]
+
+
+def end(pids: list[int]) -> None:
+    """Kills processes, and waits until they are gone."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        gone = partial(_gone, pid)
+        wait_for(gone, f"the end of {pid}")
+
+
+def _gone(pid: int) -> bool:
+    return not _read(Path(f"/proc/{pid}/cmdline"))
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:

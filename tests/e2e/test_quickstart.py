@@ -166,7 +166,7 @@ def test_the_good_server_answers_until_it_is_stopped(mutations: dict[str, Finish
     assert run.verdict().good_restored.ok is True
     status, _ = post(run.port, "/generate", {"prompt": "Do you live?", "max_new_tokens": 4})
     assert status == 200
-    assert b"nothing of the restored server is left" in run.command("stop").stdout
+    assert b"nothing of this run is left running" in run.command("stop").stdout
     assert not listens(run.port)
     assert [] == processes_of(run.folder)
 

@@ -19,7 +19,6 @@ from tests.e2e.agent import (
     finished,
     listens,
     post,
-    processes_of,
     tiny,
 )
 
@@ -47,24 +46,6 @@ def test_an_interrupted_run_restores_good_and_is_sealed(agent: Agent, number: si
     assert run.command("verify").end() == ExitCode.CONCLUDED
 
 
-def test_a_second_interrupt_leaves_without_the_restore(agent: Agent) -> None:
-    """Exit 6, and it is said; what was begun of the restore is ended all the same."""
-    server = tiny(agent.home)
-    server.hold("fails")
-    command = agent.run(server.playbook, "--json")
-    agent.awaits("launched", "t02")
-    server.hold("works")
-    command.send(signal.SIGINT)
-    agent.awaits("launched", "restore")
-    command.send(signal.SIGINT)
-    run = finished(agent, command)
-    assert run.code == ExitCode.NOT_RESTORED
-    assert "leaving without the restore" in run.stderr
-    assert run.verdict().good_restored.ok is False
-    assert not listens(server.port)
-    assert [] == processes_of(run.folder)
-
-
 # --- not begun --------------------------------------------------------------------------------------
 
 
@@ -77,7 +58,7 @@ def test_a_port_that_somebody_holds_is_named_with_its_holder(agent: Agent) -> No
     assert run.code == ExitCode.TARGET
     holder = rf"port {server.port} is held by pid {os.getpid()} \S+ of {getpass.getuser()}"
     assert re.search(holder, run.stdout.decode())
-    assert {"run-started", "target-surveyed", "concluded", "sealed"} == {
+    assert {"run-started", "target-guarded", "target-surveyed", "concluded", "sealed"} == {
         e["kind"] for e in events(run.folder)
     }
 

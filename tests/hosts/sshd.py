@@ -70,9 +70,13 @@ class Sshd:
         self._signal(self.sessions(), signal.SIGKILL)
 
     @contextmanager
-    def hole(self, sessions: list[int] | None = None) -> Iterator[None]:
-        """Lets what serves connections stand still: whatever is sent arrives, and nothing comes back."""
+    def hole(self, sessions: list[int] | None = None, *, everybody: bool = False) -> Iterator[None]:
+        """Lets what serves connections stand still: whatever is sent arrives, and nothing comes back.
+
+        With `everybody`, nobody is let in either.
+        """
         sessions = self.sessions() if sessions is None else sessions
+        sessions = [self.process.pid, *sessions] if everybody else sessions
         self._signal(sessions, signal.SIGSTOP)
         try:
             yield

@@ -10,7 +10,8 @@ from bisect_agent.clock import SystemClock
 from bisect_agent.errors import Unreachable
 from bisect_agent.hosts import Completed, Stat, TimedOut
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.watching import UNREACHABLE_AFTER
+from bisect_agent.model import Kind
+from bisect_agent.playbook_observe import DEFAULT_LIMITS
 
 SCRIPT = "launch.sh"
 
@@ -124,5 +125,5 @@ class FallsSilent(LocalHost):
 
     def _answer(self) -> None:
         if self.silent:
-            self._clock.skipped += UNREACHABLE_AFTER
+            self._clock.skipped += DEFAULT_LIMITS[Kind.SERVER].lease
             raise Unreachable("silent: no answer")

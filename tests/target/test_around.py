@@ -110,8 +110,8 @@ def repository(tmp_path: Path) -> Path:
 
 def git(folder: Path, *command: str) -> None:
     """Runs git, as somebody who has set up nothing."""
-    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    who += ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # Nothing of it goes on afterwards.
+    quiet = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # Nothing of it goes on afterwards.
+    who = (*quiet, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     subprocess.run(
         ["/usr/bin/env", "git", "-C", str(folder), *who, *command], check=True, capture_output=True
     )

@@ -20,7 +20,7 @@ import pytest
 
 from bisect_agent.events import OfAttempt, Sealed
 from bisect_agent.folder import RunFolder
-from bisect_agent.investigation import stop_restored
+from bisect_agent.investigation import stop_left
 from bisect_agent.journal import decode, intact
 from bisect_agent.verdict import Verdict
 from bisect_agent.verify import verify
@@ -125,7 +125,7 @@ def answer_of(lab: Lab, code: int) -> Answer:
     folder = RunFolder(lab.run())
     verify(folder)
     verdict = Verdict.model_validate_json(folder.read("verdict.json"))
-    stop_restored(folder)
+    stop_left(folder)
     starts = Counter(lab.starts())
     return Answer(
         code=code,
