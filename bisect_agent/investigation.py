@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -84,12 +85,6 @@ def open_new(
         check_script(host, resolved)
         resolved = playbook.placed(resolved, host.home)
         edge = _edge(host, means.between_looks, clock, resolved, name)
-        try:
-            guarded = _take(stack, edge, resolved, runs / name, RunState(), means.say)
-        except TargetError:
-            with suppress(Setback, TargetError):
-                edge.launcher.discard(edge.folder)
-            raise
         folder = RunFolder.create(runs / name, path.read_bytes(), resolved)
         journal = stack.enter_context(Journal(folder.path, clock.time))
         engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
@@ -101,9 +96,16 @@ def open_new(
                 versions=_versions(),
                 source=str(path.resolve()),
                 pins=pins,
-            ),
-            *guarded,
+            )
         )
+        # After the first line, so that whoever crashes here can be resumed: the target may be held by then.
+        try:
+            engine.begin(*_take(stack, edge, resolved, folder.path, engine.state, means.say))
+        except TargetError:
+            shutil.rmtree(folder.path)
+            with suppress(Setback, TargetError):
+                edge.launcher.discard(edge.folder)
+            raise
         yield Investigation(engine, folder, resolved)
 
 

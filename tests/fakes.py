@@ -18,7 +18,7 @@ from bisect_agent.engine import Engine, Listener
 from bisect_agent.errors import Unreachable
 from bisect_agent.events import Entry, RunStarted
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest
-from bisect_agent.hosts import Completed, Lock, Stat
+from bisect_agent.hosts import Completed, Stat
 from bisect_agent.journal import Journal
 from bisect_agent.model import Configuration, Playbook
 from bisect_agent.playbook import secrets_of
@@ -262,10 +262,6 @@ class FakeHost:
         run = self._runs.get(path.rpartition("/")[0])
         other = run is not None and run.behaviour.log == "replaced" and self._tampered(run)
         return None if data is None else Stat(len(data), f"{path}:{other}", 0.0)
-
-    def lock(self, path: str, holder: str) -> Lock | str:
-        """Nobody else is here."""
-        raise NotImplementedError(f"{path} is not locked in these tests by {holder}")
 
     def lose(self, number: int) -> None:
         """Loses the call of that number from now, counted from 1, with its repetition, and no other."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol
 
 from bisect_agent import errors
 
@@ -38,18 +38,6 @@ class Stat:
     size: int
     identity: str
     mtime: float
-
-
-class Lock(Protocol):
-    """A lock that is held until it is released, or until its holder dies."""
-
-    def release(self) -> None:
-        """Lets others have it. A second call does nothing."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 class Host(Protocol):
@@ -103,13 +91,4 @@ class Host(Protocol):
 
     def stat(self, path: str) -> Stat | None:
         """The file as it is now, or None where there is no such file."""
-        ...
-
-    def lock(self, path: str, holder: str) -> Lock | str:
-        """Takes an exclusive lock on a file, or returns what its present holder wrote there.
-
-        Args:
-            path: the file; it is made where it is missing, and stays.
-            holder: who we are, for a person who finds it taken: host, pid, start time, boot id, what for.
-        """
         ...

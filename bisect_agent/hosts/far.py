@@ -12,11 +12,10 @@ of a JSON object and of a body, and then both; after each PIECE of them but the 
 it works it says "." every BEAT seconds: whoever hears nothing knows that the link is dead. The answer
 is "=", a line as that of a request, a JSON object and a body. So an answer is whole, or it is none.
 
-It ends with its input, or after IDLE seconds without a request, and its locks with it.
+It ends with its input, or after IDLE seconds without a request.
 """
 
 import errno
-import fcntl
 import json
 import os
 import select
@@ -41,8 +40,6 @@ GONE = 2.0
 
 Request = Dict[str, Any]
 Answer = Tuple[Dict[str, Any], bytes]
-
-_locks = {}  # type: Dict[str, int]
 
 
 def main() -> None:
@@ -142,10 +139,6 @@ def _carry_out(request: Request, body: bytes, ended: int) -> Answer:
         return _put(path, body, request["mode"])
     if do == "rename":
         return _rename(path, request["target"].encode("latin-1"))
-    if do == "lock":
-        return _lock(path, body)
-    if do == "unlock":
-        return _unlock(request["path"])
     raise ValueError("there is no request " + do)
 
 
@@ -204,34 +197,6 @@ def _make_folder(folder: bytes) -> None:
         except FileExistsError:
             if not os.path.isdir(new):
                 raise
-
-
-# --- locks ------------------------------------------------------------------------------------------
-
-
-def _lock(path: bytes, holder: bytes) -> Answer:
-    _make_folder(os.path.dirname(path))
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, holder, 0)
-    except BlockingIOError:
-        present = os.pread(descriptor, 4096, 0)
-        os.close(descriptor)
-        return {"taken": True}, present or b"a process that has not yet said who it is"
-    except OSError:
-        os.close(descriptor)
-        raise
-    _locks[path.decode("latin-1")] = descriptor
-    return {}, b""
-
-
-def _unlock(path: str) -> Answer:
-    descriptor = _locks.pop(path, None)
-    if descriptor is not None:
-        os.close(descriptor)
-    return {}, b""
 
 
 def _bury(pid: int, start: int) -> Answer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shlex
 import signal
@@ -14,10 +13,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 from bisect_agent import errors
-from bisect_agent.hosts import Completed, DiskFull, Lock, Stat, TimedOut
+from bisect_agent.hosts import Completed, DiskFull, Stat, TimedOut
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -93,43 +92,6 @@ class LocalHost:
             except (FileNotFoundError, NotADirectoryError):
                 return None
         return Stat(found.st_size, f"{found.st_dev}:{found.st_ino}", found.st_mtime)
-
-    def lock(self, path: str, holder: str) -> Lock | str:
-        """Takes an exclusive lock on a file, or returns what its holder wrote; see `Host.lock`."""
-        with _sentences(f"lock {path}"):
-            _make_folder(Path(path).parent)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, holder.encode(), 0)
-            except BlockingIOError:
-                present = os.pread(descriptor, 4096, 0).decode(errors="replace")
-                os.close(descriptor)
-                return present or "a process that has not yet said who it is"
-            except OSError:
-                os.close(descriptor)
-                raise
-        return _FileLock(descriptor)
-
-
-class _FileLock:
-    """A lock that the kernel drops when we end. Its file stays: to remove it would be a race."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor: int | None = descriptor
-
-    def release(self) -> None:
-        """Lets others have it."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 def _exit_status(process: subprocess.Popen[bytes], argv: Sequence[str], timeout: float) -> int:

@@ -21,20 +21,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import paramiko
 import tenacity
 
 from bisect_agent.errors import TargetError, Unreachable
-from bisect_agent.hosts import Completed, DiskFull, Lock, Stat, TimedOut
+from bisect_agent.hosts import Completed, DiskFull, Stat, TimedOut
 from bisect_agent.hosts.far import LOADER, PIECE
 from bisect_agent.hosts.route import Hop, route, travel, within
 
 SILENCE = 12.0
 """Seconds without a sign of life after which a link is dead."""
 IDLE = 1800.0
-"""Seconds without a request after which the program on the far side ends, and its locks with it."""
+"""Seconds without a request after which the program on the far side ends."""
 NOISE = 65536
 """The most bytes that a login shell may print of its own accord."""
 
@@ -52,8 +52,7 @@ class SshHost:
     """A machine over SSH; safe for several threads.
 
     It connects when it is first asked, and anew when a link has broken. Reads are then repeated; what
-    may have been done is not. Locks are taken again first: whoever finds one taken has lost the target,
-    and gets nothing done there any more.
+    may have been done is not.
 
     Args:
         address: `ssh://[user@]host[:port]`, or a name of ssh_config, with or without `ssh://`.
@@ -79,8 +78,6 @@ class SshHost:
         self._link: _Link | None = None
         self._last: Mapping[str, Any] | None = None
         self._failure = (0.0, "", "")
-        self._held: dict[str, str] = {}
-        self._forfeit = ""
 
     @property
     def home(self) -> str:
@@ -99,9 +96,8 @@ class SshHost:
         return environment
 
     def close(self) -> None:
-        """Ends the connection, and gives all locks back. Whoever asks again connects anew."""
+        """Ends the connection. Whoever asks again connects anew."""
         with self._linking:
-            self._held.clear()
             if self._link is not None:
                 self._link.close()
 
@@ -148,24 +144,6 @@ class SshHost:
         if answer.get("missing"):
             return None
         return Stat(answer["size"], answer["identity"], answer["mtime"])
-
-    def lock(self, path: str, holder: str) -> Lock | str:
-        """Takes an exclusive lock on a file, or returns what its holder wrote; see `Host.lock`.
-
-        The kernel of the target drops it when the connection ends. Where sshd does not notice that end, it
-        is free after IDLE seconds.
-        """
-        answer, body = self._file(f"lock {path}", {"do": "lock", "path": _word(path)}, holder.encode())
-        if answer.get("taken"):
-            return body.decode(errors="replace")
-        self._held[path] = holder
-        return _SshLock(self, path)
-
-    def _unlock(self, path: str) -> None:
-        if self._held.pop(path, None) is None or self._link is None or not self._link.alive():
-            return
-        with suppress(TargetError):
-            self._file(f"unlock {path}", {"do": "unlock", "path": _word(path)})
 
     # --- asking -------------------------------------------------------------------------------------
 
@@ -218,8 +196,6 @@ class SshHost:
         with self._linking:
             if self._link is not None and self._link.alive():
                 return self._link
-            if self._forfeit:
-                raise TargetError(self._forfeit, "see what it does there; then resume")
             failed, *failure = self._failure
             if failed > begun:  # Another thread has just tried, while we waited for our turn.
                 raise Unreachable(*failure)
@@ -243,7 +219,7 @@ class SshHost:
         with self._losing(link, "connect"):
             link.open(self._hops)
             self._recognize(link)
-            self._take_back(link)
+            self._bury(link)
         self._last = link.files.myself
         return link
 
@@ -256,42 +232,14 @@ class SshHost:
                 "give the name of one machine",
             )
 
-    def _take_back(self, link: _Link) -> None:
-        """Takes our locks again. Their holder before us may not have heard that its connection is gone."""
-        if self._last is not None and self._held:
+    def _bury(self, link: _Link) -> None:
+        """Ends the program of the link before this one, which may not have heard that it was given up.
+
+        What it was asked last must not be done after what this one is asked.
+        """
+        if self._last is not None:
             buried = {"do": "bury", "pid": self._last["pid"], "start": self._last["start"]}
             self._refuse("end our earlier connection", link.files.ask(buried, b"", self._patience)[0])
-        for path, holder in list(self._held.items()):
-            request = {"do": "lock", "path": _word(path)}
-            answer, body = link.files.ask(request, holder.encode(), self._patience)
-            self._refuse(f"lock {path}", answer)
-            if answer.get("taken"):
-                present = body.decode(errors="replace")
-                self._forfeit = (
-                    f"{self.name}: the connection was lost, and another took {path} meanwhile: {present}"
-                )
-                raise TargetError(self._forfeit, "see what it does there; then resume")
-
-
-class _SshLock:
-    """A lock that the far side's kernel drops when the program that holds it ends."""
-
-    def __init__(self, host: SshHost, path: str) -> None:
-        self._host = host
-        self._path = path
-        self._held = True
-
-    def release(self) -> None:
-        """Lets others have it."""
-        if self._held:
-            self._held = False
-            self._host._unlock(self._path)  # noqa: SLF001, the two are one thing
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 def _word(text: str) -> str:

@@ -223,33 +223,6 @@ def test_a_full_disk_is_told_from_other_refusals(there: Place) -> None:
             there.host.put(str(small / "file"), bytes(2 << 20))
 
 
-# --- locks ------------------------------------------------------------------------------------------
-
-
-def test_a_held_lock_names_its_holder(there: Place) -> None:
-    """The second asker learns who is first; after the release it is the turn of the second."""
-    path = there.path("locks/target")
-    first = there.host.lock(path, "gpu-box pid 1: good")
-    assert not isinstance(first, str)
-    with first:
-        assert there.host.lock(path, "pid 2") == "gpu-box pid 1: good"
-        assert there.other.lock(path, "pid 3") == "gpu-box pid 1: good"
-    second = there.other.lock(path, "pid 3")
-    assert not isinstance(second, str)
-    assert Path(path).read_text() == "pid 3"
-    first.release()
-    assert there.host.lock(path, "pid 2") == "pid 3"
-    second.release()
-
-
-def test_one_lock_is_not_another(there: Place) -> None:
-    """Two playbooks on two ports run side by side."""
-    locks = [there.host.lock(there.path(name), "us") for name in ("one", "two")]
-    for lock in locks:
-        assert not isinstance(lock, str)
-        lock.release()
-
-
 # --- two threads ------------------------------------------------------------------------------------
 
 

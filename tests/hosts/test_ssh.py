@@ -334,32 +334,18 @@ def test_a_dead_link_behind_a_jump_host_is_noticed(sshd: Sshd) -> None:
         assert time.monotonic() - begun < HASTE + SLACK
 
 
-def test_a_lock_outlives_the_link(sshd: Sshd, tmp_path: Path) -> None:
-    """It is taken again before anything else is done, though the target has not heard of the end."""
-    path = str(tmp_path / "lock")
-    host, other = sshd.host(silence=HASTE), sshd.host()
-    lock = host.lock(path, "first")
-    assert not isinstance(lock, str)
-    with sshd.hole(), pytest.raises(errors.Unreachable):
-        host.stat("/")
-    # The frozen session goes on now; had it kept the lock, it could not be had.
-    assert host.stat("/")
-    assert "first" == other.lock(path, "second")
-    lock.release()
-    assert not isinstance(other.lock(path, "second"), str)
-
-
-def test_whose_lock_was_taken_meanwhile_does_nothing_more(sshd: Sshd, tmp_path: Path) -> None:
-    """The target is another's now, for good."""
-    path = str(tmp_path / "lock")
-    host, other = sshd.host(), sshd.host()
-    assert not isinstance(host.lock(path, "first"), str)
-    sshd.cut()
-    eventually(lambda: not isinstance(other.lock(path, "second"), str))
-    for _ in range(2):
-        with pytest.raises(errors.TargetError, match=r"another took .*/lock meanwhile: second"):
-            host.run(("touch", str(tmp_path / "done")), timeout=10)
-    assert not (tmp_path / "done").exists()
+def test_what_a_dead_link_was_asked_is_not_done_later(sshd: Sshd, tmp_path: Path) -> None:
+    """The request lies in a frozen session; the next link ends whoever would carry it out."""
+    others = set(sshd.sessions())
+    host, path = sshd.host(silence=HASTE), tmp_path / "file"
+    part = host.put(str(path), b"late")
+    frozen = set(sshd.sessions()) - others
+    with sshd.hole(sorted(frozen)):
+        with pytest.raises(errors.Unreachable):
+            host.rename(part, str(path))
+        assert host.stat(part)
+    eventually(lambda: not frozen & set(sshd.sessions()))
+    assert not path.exists()
 
 
 def test_another_machine_of_the_same_name_is_not_the_target(tmp_path: Path) -> None:
@@ -376,20 +362,6 @@ def test_another_machine_of_the_same_name_is_not_the_target(tmp_path: Path) -> N
         node.write_text("gpu-b")
         with pytest.raises(errors.TargetError, match="now gpu-b answers, not gpu-a"):
             host.stat("/")
-
-
-def test_a_dead_agent_s_lock_is_free(sshd: Sshd, tmp_path: Path) -> None:
-    """Its connection ends with it, and the lock with the connection."""
-    path = str(tmp_path / "lock")
-    code = (
-        "import os, pathlib, sys; from bisect_agent.hosts.ssh import SshHost;"
-        "lock = SshHost('box', config=pathlib.Path(sys.argv[1])).lock(sys.argv[2], 'dead');"
-        "assert not isinstance(lock, str); os.kill(os.getpid(), 9)"
-    )
-    killed = subprocess.run((sys.executable, "-c", code, sshd.config(), path), check=False)
-    assert -9 == killed.returncode
-    host = sshd.host()
-    eventually(lambda: not isinstance(host.lock(path, "alive"), str))
 
 
 # --- how fast ---------------------------------------------------------------------------------------

@@ -2,164 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
 import signal
-import socket
 import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from bisect_agent.events import OfAttempt, Sealed
-from bisect_agent.folder import RunFolder
-from bisect_agent.investigation import stop_left
 from bisect_agent.journal import decode, intact
-from bisect_agent.verdict import Verdict
-from bisect_agent.verify import verify
+from tests.torture.lab import AT_A_TIME, Answer, Lab, Undisturbed, answer_of
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(1800)]
 
-HERE = Path(__file__).parent
-AT_A_TIME = 4
 RANDOM_INSTANTS = 50
-
-
-@dataclass(frozen=True)
-class Lab:
-    """A home, a playbook with a port of its own, and the one run that is made there."""
-
-    home: Path
-
-    @classmethod
-    def make(cls, home: Path) -> Lab:
-        """A lab in a new folder."""
-        home.mkdir()
-        shutil.copy(HERE / "server.py", home)
-        text = (HERE / "playbook.yaml").read_text(encoding="utf-8")
-        (home / "playbook.yaml").write_text(text.replace("31849", str(_free_port())), encoding="utf-8")
-        return cls(home)
-
-    def victim(self, *arguments: str | Path) -> subprocess.Popen[str]:
-        """An agent that may be doomed."""
-        environment = {**os.environ, "HOME": str(self.home)}
-        with (self.home / "stderr").open("a", encoding="utf-8") as stderr:
-            return subprocess.Popen(
-                [sys.executable, HERE / "victim.py", *arguments],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            )
-
-    def begin(self, *doom: str) -> subprocess.Popen[str]:
-        """A run of the playbook."""
-        return self.victim("run", self.home / "playbook.yaml", self.home / "runs", *doom)
-
-    def resume(self) -> int:
-        """The run taken up, to its end; returns the exit code."""
-        process = self.victim("resume", self.run())
-        process.communicate()
-        return process.returncode
-
-    def again(self) -> int:
-        """The playbook run once more, after a run that had recorded nothing; returns the exit code."""
-        shutil.rmtree(self.home / "runs", ignore_errors=True)
-        process = self.begin()
-        process.communicate()
-        return process.returncode
-
-    def run(self) -> Path:
-        """The run folder, where the journal is or would be."""
-        return next((self.home / "runs").glob("*"), self.home / "runs" / "none")
-
-    def starts(self) -> list[str]:
-        """The tags of all scripts that were started."""
-        return (self.home / "starts").read_text(encoding="utf-8").split()
-
-    def left(self) -> list[str]:
-        """Processes that run in the lab's folder."""
-        return [
-            entry.name
-            for entry in Path("/proc").iterdir()
-            if entry.name.isdigit() and _cwd(entry) == self.home
-        ]
-
-
-def _cwd(process: Path) -> Path | None:
-    try:
-        return (process / "cwd").readlink()
-    except OSError:
-        return None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a run amounts to, without what differs between any two runs."""
-
-    code: int
-    cause: tuple[str, ...]
-    hypotheses: tuple[str, ...]
-    outcomes: frozenset[tuple[str, str]]
-    restored: bool | None
-    twice: int
-    left: int
-
-
-def answer_of(lab: Lab, code: int) -> Answer:
-    """Reads a finished run, checks that it verifies, and stops what it restored."""
-    folder = RunFolder(lab.run())
-    verify(folder)
-    verdict = Verdict.model_validate_json(folder.read("verdict.json"))
-    stop_left(folder)
-    starts = Counter(lab.starts())
-    return Answer(
-        code=code,
-        cause=tuple(map(str, verdict.cause)),
-        hypotheses=tuple(f"{h.id} {h.state}" for h in verdict.hypotheses),
-        outcomes=frozenset(
-            (str(t.configuration.root), t.outcome) for t in verdict.trials if t.outcome != "unresolved"
-        ),
-        restored=verdict.good_restored.ok,
-        twice=sum(count > 1 for count in starts.values()),
-        left=len(lab.left()),
-    )
-
-
-@dataclass(frozen=True)
-class Undisturbed:
-    """The run that nobody kills, and how many steps it took."""
-
-    answer: Answer
-    appends: int
-    changes: int
-    seconds: float
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """What every other run must come to."""
-    lab = Lab.make(tmp_path_factory.mktemp("torture") / "undisturbed")
-    begun = time.monotonic()
-    process = lab.begin()
-    out, _ = process.communicate()
-    appends, changes = map(int, out.split())
-    seconds = time.monotonic() - begun
-    return Undisturbed(answer_of(lab, process.returncode), appends, changes, seconds)
 
 
 def tortured(lab: Lab, *doom: str) -> tuple[str, Answer]:

@@ -2,6 +2,7 @@
 
     python victim.py run PLAYBOOK RUNS [append|before|after N]
     python victim.py resume RUN [append|before|after N]
+    python victim.py stop RUN
 
 `append N`: right after the N-th event of this process is on the disk. `before N`, `after N`: around the
 N-th step by which it changes the target. At the end it prints how many of either there were.
@@ -16,10 +17,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from bisect_agent.errors import BisectError
 from bisect_agent.events import Entry
+from bisect_agent.folder import RunFolder
 from bisect_agent.hosts import Completed
 from bisect_agent.hosts.local import LocalHost
-from bisect_agent.investigation import Investigation, Means, open_again, open_new
+from bisect_agent.investigation import Investigation, Means, open_again, open_new, stop_left
 
 PLACES = {"run": 2, "resume": 1}
 """How many paths follow a verb."""
@@ -71,10 +74,13 @@ class DoomedHost(LocalHost):
 
 
 def main(verb: str, *rest: str) -> int:
-    """Runs or resumes, and lives as long as it is let."""
+    """Runs, resumes or stops, and lives as long as it is let."""
+    if verb == "stop":
+        stop_left(RunFolder(Path(rest[0])))
+        return 0
     places, (mode, at) = rest[: PLACES[verb]], rest[PLACES[verb] :] or ("", "0")
     dooms = {name: Doom(int(at) if name == mode else 0) for name in ("append", "before", "after")}
-    host = DoomedHost(dooms["before"], dooms["after"])
+    means = Means(DoomedHost(dooms["before"], dooms["after"])) if mode else Means()
 
     def listener(entry: Entry) -> None:
         del entry
@@ -82,11 +88,15 @@ def main(verb: str, *rest: str) -> int:
 
     opened: AbstractContextManager[Investigation]
     if verb == "run":
-        opened = open_new(Path(places[0]), Path(places[1]), {}, listener, Means(host))
+        opened = open_new(Path(places[0]), Path(places[1]), {}, listener, means)
     else:
-        opened = open_again(Path(places[0]), listener, Means(host))
-    with opened as investigation:
-        outcome = investigation.engine.run()
+        opened = open_again(Path(places[0]), listener, means)
+    try:
+        with opened as investigation:
+            outcome = investigation.engine.run()
+    except BisectError as error:
+        print(error, file=sys.stderr)
+        return int(error.code)
     print(dooms["append"].count, dooms["before"].count)
     return int(outcome.code)
 
