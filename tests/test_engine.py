@@ -38,7 +38,7 @@ from bisect_agent.model import (
 )
 from bisect_agent.standstill import BETWEEN_LOOKS
 from bisect_agent.verify import verify
-from tests.fakes import Behaviour, Lab, Stack, fails, said, serves, stack_of
+from tests.fakes import PLAN, Behaviour, Lab, Stack, fails, said, serves, stack_of
 from tests.worlds import PORT, Rule, World, claim, playbook_of, setting
 
 CLASH = World((Rule(frozenset({setting("compile=on"), setting("capture=on")})),))
@@ -673,8 +673,8 @@ def again(ran: Ran) -> Outcome:
     lab = ran.lab
     tags = iter(range(100, 200))
     with Journal(lab.folder.path, lab.clock.time) as journal:
-        edge = lab.edge
-        engine = Engine(ONE, lab.folder, journal, edge, "0", lambda _: None, lambda: f"{next(tags):08}")
+        lab.edge.launcher.guard(PLAN)
+        engine = Engine(ONE, lab.folder, journal, lab.edge, "0", lambda _: None, lambda: f"{next(tags):08}")
         engine.begin(Resumed(versions={}, reopens=True))
         return engine.run()
 
