@@ -21,7 +21,7 @@ from bisect_agent.engine import Engine, Listener
 from bisect_agent.errors import ExitCode, TargetError, UsageError
 from bisect_agent.events import AnyEvent, Resumed, RunStarted, RunState
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest, run_name
-from bisect_agent.guard import take
+from bisect_agent.guard import Held, take
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.reach import reach
 from bisect_agent.journal import NAME as JOURNAL
@@ -98,10 +98,10 @@ def open_new(
                 pins=pins,
             )
         )
-        # After the first line, so that whoever crashes here can be resumed: the target may be held by then.
+        # After the first line: whoever is lost from here on can be resumed; the target may be ours by then.
         try:
             engine.begin(*_take(stack, edge, resolved, folder.path, engine.state, means.say))
-        except TargetError:
+        except Held:
             shutil.rmtree(folder.path)
             with suppress(Setback, TargetError):
                 edge.launcher.discard(edge.folder)
@@ -305,12 +305,12 @@ def _heard(launcher: Launcher, state: RunState, run: Path) -> RunState:
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
+def _answering(remedy: str = "look at the target, then try again") -> Iterator[None]:
     """A setback outside of an attempt is a target that cannot be used."""
     try:
         yield
     except Setback as setback:
-        raise TargetError(setback.trouble.detail, "look at the target, then try again") from setback
+        raise TargetError(setback.trouble.detail, remedy) from setback
 
 
 def _take(
@@ -318,7 +318,7 @@ def _take(
 ) -> tuple[AnyEvent, ...]:
     """Takes the target for this run alone, until we leave; whoever leaves early leaves it to the guardian."""
     holder = f"{socket.gethostname()} pid {os.getpid()}, run {run}"
-    with _answering():
+    with _answering(f"bisect-agent resume {run}"):
         edge.launcher.install()
         taken = take(resolved, edge, holder, f"{edge.host.home}/{HOME}/locks", state, say)
 
