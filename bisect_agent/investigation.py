@@ -110,8 +110,12 @@ def open_new(
 
 
 @contextmanager
-def open_again(run: Path, listener: Listener, means: Means | None = None) -> Iterator[Investigation]:
+def open_again(
+    run: Path, listener: Listener, means: Means | None = None, *, answered: bool = False
+) -> Iterator[Investigation]:
     """The investigation of a run folder, taken up where its journal and the target say that it is.
+
+    With `answered`, one that has its answer and keeps it: `good` is restored once more, and that is all.
 
     Raises:
         UsageError: the run is concluded, or another process carries it out.
@@ -127,7 +131,7 @@ def open_again(run: Path, listener: Listener, means: Means | None = None) -> Ite
         state = events.fold(journal.entries)
         if state.started is None:
             raise UsageError(f"{run}: nothing was recorded before it ended", "run the playbook again")
-        reopens = _reopens(state, run)
+        reopens = answered or _reopens(state, run)
         host = means.host or stack.enter_context(reach(folder.resolved().target.host))
         resolved, limits = _unchanged(folder, state, state.started, host.home)
         edge = _edge(host, means.between_looks, clock, resolved, state.started.run)
@@ -138,6 +142,8 @@ def open_again(run: Path, listener: Listener, means: Means | None = None) -> Ite
         engine.begin(*acted, resumed, guarded)
         with _answering():
             engine.sweep(_attempt_folders(edge))
+        if answered and state.concluded:
+            engine.begin(state.concluded)
         yield Investigation(engine, folder, resolved)
 
 

@@ -373,7 +373,8 @@ class Playbook(Frozen):
     """A playbook with everything resolved: no default, file or family is looked up after this.
 
     `caches` are variables that name cache folders, each with a folder's name: every attempt gets empty
-    ones of its own. `every_cause` says that the search goes on after the first cause.
+    ones of its own. `every_cause` says that the search goes on after the first cause. `notify` are the
+    names of variables of ours whose values say who is told of the end.
     """
 
     title: str
@@ -392,6 +393,7 @@ class Playbook(Frozen):
     profile: Profile | None = None
     caches: Mapping[str, str] = Field(default_factory=dict)
     every_cause: bool = False
+    notify: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
 
     def possible(self, configuration: Configuration) -> bool:
         """Whether no factor's `requires` or `excludes` forbids a configuration."""
