@@ -99,6 +99,8 @@ def _commands(resolved: Playbook, masker: Masker) -> Iterator[str]:
         yield f"in the end: {masker.mask(resolved.restore.command)}, which must bring a server that answers"
     else:
         yield f"in the end: restore: {resolved.restore}"
+    if resolved.notify:
+        yield f"then apprise tells: {', '.join(f'${{{name}}}' for name in resolved.notify)}"
 
 
 def _command(resolved: Playbook, configuration: Configuration, ours: Mapping[str, str]) -> str:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol
 
 import typer
 
-from bisect_agent.errors import BisectError, ExitCode, UsageError
+from bisect_agent.errors import BisectError, ExitCode, TargetError, UsageError
 
 if TYPE_CHECKING:
-    from bisect_agent.engine import Engine, Listener
+    from bisect_agent.engine import Listener
     from bisect_agent.events import Entry
+    from bisect_agent.hour import Hour
     from bisect_agent.investigation import Investigation, Means
+    from bisect_agent.model import Playbook
+    from bisect_agent.night import Queued, Terms
+    from bisect_agent.report.digest import Digest
     from bisect_agent.verdict import Verdict
 
 app = typer.Typer(
@@ -42,6 +46,14 @@ RunArgument = Annotated[
 ArchiveArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run folder, or a FILE.tar.gz of one.", exists=True)
 ]
+PlaybooksArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="PLAYBOOK", help="Playbook files, folders of them, or names of shipped ones."),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="No run goes past it: HH:MM, or an ISO time. Local time."),
+]
 RunsOption = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where run folders are kept.")]
 PinOption = Annotated[
     list[str] | None,
@@ -50,7 +62,9 @@ PinOption = Annotated[
 SignaturesOption = Annotated[
     Path | None, typer.Option("--signatures", metavar="DIR", help="A folder of your own signatures.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="The verdict as JSON on stdout.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="The verdict, or the digest of several, as JSON on stdout.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress, only the verdict.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Every event on stderr, as it is recorded.")]
 RUNS = Path("logs")
@@ -73,21 +87,34 @@ class Form(StrEnum):
 
 
 @app.command()
-def run(
-    playbook: PlaybookArgument,
+def run(  # noqa: PLR0913, PLR0917  # each is an option of the command
+    playbooks: PlaybooksArgument,
     runs: RunsOption = RUNS,
+    until: UntilOption = None,
     as_json: JsonOption = False,
     pin: PinOption = None,
     signatures: SignaturesOption = None,
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Runs a playbook to its verdict, then brings the good server up again."""
+    """Runs a playbook to its verdict, then brings the good server up again.
+
+    Several, or folders of them, are a night: those of one target run one after another, the targets side
+    by side, and what ends one ends it alone. A digest of all is printed, and kept beside the run folders.
+    """
+    from bisect_agent import night, playbook
     from bisect_agent.investigation import open_new
 
-    found, pins = _find(playbook), _pins(pin)
+    pins, hour = _pins(pin), _hour(until)
+    paths = night.listed(playbooks)
+    if len(playbooks) > 1 or Path(playbooks[0]).is_dir():
+        queued = night.queue(paths, pins, signatures)
+        _spend(queued, night.Terms(runs, pins, signatures, hour), as_json=as_json, quiet=quiet, debug=debug)
+    (path,) = paths
     _carry_out(
-        lambda tell: open_new(found, runs, pins, tell, _means(), signatures),
+        lambda tell: open_new(path, runs, pins, tell, _means(), signatures),
+        lambda: playbook.load(path, pins=pins, signatures=signatures),
+        hour,
         as_json=as_json,
         quiet=quiet,
         debug=debug,
@@ -96,16 +123,55 @@ def run(
 
 @app.command()
 def resume(
-    run: RunArgument, as_json: JsonOption = False, quiet: QuietOption = False, debug: DebugOption = False
+    run: RunArgument,
+    until: UntilOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
 ) -> None:
     """Takes up a run that was interrupted, has crashed, or has spent its budget.
 
     Limits may be raised in the playbook before; any other change of it is refused.
     """
+    from bisect_agent.folder import RunFolder
     from bisect_agent.investigation import open_again
 
     _refuse_exported(run)
-    _carry_out(lambda tell: open_again(run, tell, _means()), as_json=as_json, quiet=quiet, debug=debug)
+    _carry_out(
+        lambda tell: open_again(run, tell, _means()),
+        RunFolder(run).resolved,
+        _hour(until),
+        as_json=as_json,
+        quiet=quiet,
+        debug=debug,
+    )
+
+
+@app.command()
+def watch(
+    run: RunArgument, as_json: JsonOption = False, quiet: QuietOption = False, debug: DebugOption = False
+) -> None:
+    """Follows a run that another process carries out, and ends with its verdict and its exit code.
+
+    Ctrl-C ends only the watching.
+    """
+    from bisect_agent.clock import SystemClock
+    from bisect_agent.events import Sealed
+    from bisect_agent.folder import RunFolder
+    from bisect_agent.follow import follow
+    from bisect_agent.report.files import read_verdict
+
+    code = int(ExitCode.BUG)
+    try:
+        with _progress(quiet=quiet, debug=debug) as listener:
+            for entry in follow(run, SystemClock()):
+                listener(entry)
+                code = entry.event.exit_code if isinstance(entry.event, Sealed) else code
+    except KeyboardInterrupt:
+        _say("no longer watched: the run goes on")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    _show(read_verdict(RunFolder(run)), as_json=as_json)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -279,6 +345,8 @@ def main() -> NoReturn:
 
 def _carry_out(
     opened: Callable[[Listener], AbstractContextManager[Investigation]],
+    asked: Callable[[], Playbook],
+    hour: Hour | None,
     *,
     as_json: bool,
     quiet: bool,
@@ -288,14 +356,23 @@ def _carry_out(
     from bisect_agent.investigation import restored
     from bisect_agent.report.files import write_reports
 
-    with _progress(quiet=quiet, debug=debug) as listener, opened(listener) as investigation:
-        with _interruptible(investigation.engine):
-            outcome = investigation.engine.run()
-        write_reports(investigation.folder, outcome.verdict)
+    folder: Path | None = None
+    try:
+        with _progress(quiet=quiet, debug=debug) as listener, opened(listener) as investigation:
+            folder = investigation.folder.path
+            with _interruptible(investigation.engine):
+                outcome = investigation.engine.run(hour=hour)
+            write_reports(investigation.folder, outcome.verdict)
+    except Exception as error:
+        if folder is not None or isinstance(error, TargetError):
+            with suppress(BisectError):  # The first error is the one to show.
+                _tell(asked(), folder, error)
+        raise
     _show(outcome.verdict, as_json=as_json)
     _say(f"run folder: {investigation.folder.path}")
     if restored(investigation.engine.state):
         _say(f"the good server runs on; to stop it: bisect-agent stop {investigation.folder.path}")
+    _tell(investigation.playbook, folder, None)
     raise typer.Exit(outcome.code)
 
 
@@ -304,6 +381,45 @@ def _means() -> Means:
     from bisect_agent.investigation import Means
 
     return Means(say=_say)
+
+
+def _tell(asked: Playbook, folder: Path | None, error: Exception | None) -> None:
+    """Tells whom the playbook names how the run has ended; what goes wrong with that is only said."""
+    import time
+
+    from bisect_agent import night
+    from bisect_agent.report.digest import Brief
+
+    if not asked.notify:
+        return
+    now = time.time()
+    run = Brief(name="", title=asked.title, target=asked.target.host, began=now)
+    for sentence in night.tell(night.ended(run, folder, error, now), asked):
+        _say(sentence)
+
+
+def _spend(queued: Sequence[Queued], terms: Terms, *, as_json: bool, quiet: bool, debug: bool) -> NoReturn:
+    """Spends a night on a queue of playbooks, shows its digest, and leaves with the first code by rank."""
+    from bisect_agent.clock import SystemClock
+    from bisect_agent.night import Night
+
+    night = Night(
+        queued, terms, SystemClock(), lambda name: _progress(quiet=quiet, debug=debug, name=name), _say
+    )
+    with _interruptible(night):
+        digest = night.run()
+    _show_digest(digest, as_json=as_json)
+    _say(f"digest: {night.page}")
+    raise typer.Exit(digest.code)
+
+
+def _hour(until: str | None) -> Hour | None:
+    """The hour that `--until` names."""
+    from bisect_agent.clock import SystemClock
+    from bisect_agent.hour import Hour, moment
+
+    clock = SystemClock()
+    return None if until is None else Hour.named(moment(until, clock.time()), clock)
 
 
 def _find(name: str) -> Path:
@@ -339,8 +455,11 @@ def _pins(pairs: list[str] | None) -> dict[str, str]:
 
 
 @contextmanager
-def _progress(*, quiet: bool, debug: bool) -> Iterator[Listener]:
-    """What is shown while a run goes on: on stderr, so that stdout is the verdict's alone."""
+def _progress(*, quiet: bool, debug: bool, name: str = "") -> Iterator[Listener]:
+    """What is shown while a run goes on: on stderr, so that stdout is the verdict's alone.
+
+    With a name, the run is one of several, and every line says which.
+    """
     from rich.console import Console
 
     from bisect_agent.report import terminal
@@ -355,16 +474,21 @@ def _progress(*, quiet: bool, debug: bool) -> Iterator[Listener]:
             structlog.PrintLogger(sys.stderr),
             processors=[structlog.processors.TimeStamper(fmt="iso", utc=True), renderer],
         )
+        whose = {"of": name} if name else {}
         yield _steady(
             lambda entry: log.debug(
-                entry.event.kind, n=entry.number, **entry.event.model_dump(mode="json", exclude={"kind"})
+                entry.event.kind,
+                n=entry.number,
+                **whose,
+                **entry.event.model_dump(mode="json", exclude={"kind"}),
             )
         )
     elif quiet:
         yield lambda _: None
     else:
         console = Console(stderr=True)
-        progress = terminal.Board(console) if console.is_terminal else terminal.Lines(console)
+        board = console.is_terminal and not name
+        progress = terminal.Board(console) if board else terminal.Lines(console, name)
         try:
             yield _steady(progress)
         finally:
@@ -386,16 +510,24 @@ def _steady(listener: Listener) -> Listener:
     return tell
 
 
+class _Interruptible(Protocol):
+    """What ends in good order when it is interrupted once, and at once when twice."""
+
+    interrupts: int
+
+    def interrupt(self) -> None: ...
+
+
 @contextmanager
-def _interruptible(engine: Engine) -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM end the run in good order. A terminal that is closed does not end it."""
+def _interruptible(runs: _Interruptible) -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM end what runs in good order. A terminal that is closed does not end it."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame
-        engine.interrupt()
+        runs.interrupt()
         _say(
             "interrupted: ending the attempt, then restoring `good`; once more to leave that to the guardian"
-            if engine.interrupts == 1
+            if runs.interrupts == 1
             else "leaving: the guardian on the target ends the attempt and restores `good`"
         )
 
@@ -418,6 +550,18 @@ def _show(verdict: Verdict, *, as_json: bool) -> None:
         sys.stdout.buffer.write(canonical(verdict))
     else:
         show(verdict, Console())
+
+
+def _show_digest(digest: Digest, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from bisect_agent.folder import canonical
+    from bisect_agent.report.terminal import show_digest
+
+    if as_json:
+        sys.stdout.buffer.write(canonical(digest))
+    else:
+        show_digest(digest, Console())
 
 
 def _say(text: str) -> None:

@@ -15,18 +15,20 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from bisect_agent import between, events, search, surroundings
-from bisect_agent.attempt import carry_out
+from bisect_agent.attempt import PORTS_FREE_WITHIN, carry_out
 from bisect_agent.claims import moves, predict, relevant
-from bisect_agent.edge import Edge, Task
+from bisect_agent.edge import BOUND, Edge, Task
 from bisect_agent.errors import RANK, ExitCode, RunFolderFull, TargetError
 from bisect_agent.events import Entry, OfAttempt, RunState
 from bisect_agent.evidence import Table
 from bisect_agent.facts import facts
 from bisect_agent.folder import VERDICT, RunFolder, attempt_path, canonical, digest
+from bisect_agent.hour import Hour
 from bisect_agent.journal import Journal
 from bisect_agent.judge import Known, judge, known
 from bisect_agent.model import (
     Command,
+    Limits,
     Observation,
     Passed,
     Playbook,
@@ -48,6 +50,8 @@ TURN = 0.1
 """Seconds between two looks at the wall clock while attempts run."""
 LEAVE = 2
 """So many interrupts leave the run without the restore."""
+SLOWER = 1.25
+"""How much longer than the slowest `good` of this run its restore may take, where an hour was named."""
 FREE_MIB = 64
 """Free space, in MiB, below which nothing is started on the target."""
 
@@ -128,6 +132,7 @@ class Engine:
         self.interrupts = 0
         self._lost = ""
         self._deadline = 0.0
+        self._hour: Hour | None = None
         self.state: RunState = events.fold(journal.entries)
         self._judged_before = self._looked_after = len(self.state.judged())
 
@@ -152,11 +157,14 @@ class Engine:
             if name not in known:
                 self._edge.launcher.stop(f"{self._edge.folder}/{name}")
 
-    def run(self, capacity: int = 1) -> Outcome:
+    def run(self, capacity: int = 1, hour: Hour | None = None) -> Outcome:
         """Runs to the verdict, whatever happens on the way; `good` is restored on every way out.
 
         A run that an earlier process began goes on where its journal, and the target, say that it is.
+        Before `hour` all of it is over, unless the restore takes longer than `good` has led to expect:
+        to leave nothing running would be worse than to be late.
         """
+        self._hour = hour
         self._deadline = self._edge.clock.monotonic() + self._playbook.limits.wall
         try:
             if self.state.concluded is None:
@@ -182,6 +190,8 @@ class Engine:
     def _investigate(self, capacity: int) -> search.Finished:
         if self.state.state == "opened":
             self._end_restored()
+            if ended := self._late():  # Before the owners' own server is ended.
+                return ended
             self._survey()
         self._catch_up()
         while True:
@@ -231,7 +241,24 @@ class Engine:
             return search.Finished(StoppedBy.BUDGET, f"limits.trials: {limits.trials} attempts were made")
         if self._edge.clock.monotonic() + self._reserve() > self._deadline:
             return search.Finished(StoppedBy.BUDGET, f"limits.wall: {limits.wall:g} s")
-        return None
+        return self._late()
+
+    def _late(self) -> search.Finished | None:
+        """Whether the hour has come, but for the time of the way out."""
+        if self._hour is None or self._hour.left(self._edge.clock) > self._way_out():
+            return None
+        return search.Finished(StoppedBy.BUDGET, f"--until {self._hour}")
+
+    def _way_out(self) -> float:
+        """Seconds that it may take to end an attempt in flight, and to bring back what runs at the end.
+
+        How long the owners' command takes is not known before `good` was seen: then it is its limit.
+        """
+        limits, restore = self._playbook.limits, SLOWER * self._reserve()
+        if not restore and isinstance(self._playbook.restore, Command):
+            restore = limits.start
+        gpus = self.state.baseline is not None and surroundings.has_gpus(self.state.baseline)
+        return ending(limits) + (self._edge.memory_back if gpus else 0.0) + restore
 
     def _another_environment(self, judged: Sequence[Settled]) -> str:
         """Whether the target is still another one, where one of these attempts has shown that; empty if not.
@@ -297,7 +324,7 @@ class Engine:
             remedy = "stop that server (`target.stop` can say how), or give the playbook another port"
             raise TargetError(f"{host.name}: {taken}", remedy)
         if self._playbook.profile is not None:
-            self._append(events.StackAsked(asked=ask(self._playbook, edge, self._interrupted)))
+            self._append(events.StackAsked(asked=ask(self._playbook, edge, self._hurried)))
 
     def _end_owners(self, command: str) -> None:
         """Ends the owners' own server, once, by their command."""
@@ -316,6 +343,10 @@ class Engine:
 
     def _interrupted(self) -> bool:
         return self.interrupts > 0
+
+    def _hurried(self) -> bool:
+        """Whether nothing more will be begun."""
+        return self._interrupted() or self._late() is not None
 
     def _left(self) -> bool:
         return self.interrupts >= LEAVE
@@ -567,6 +598,11 @@ class Engine:
         """Whether a trial has an attempt to go on with, or needs another one."""
         state = self.state
         return state.open_attempt(trial.id) is not None or state.next_attempt(trial.id) is not None
+
+
+def ending(limits: Limits) -> float:
+    """Seconds that it may take to end an attempt in flight."""
+    return limits.stop + BOUND + PORTS_FREE_WITHIN
 
 
 def _in_a_line(error: TargetError | Setback) -> str:

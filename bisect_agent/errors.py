@@ -25,12 +25,23 @@ RANK = (
     ExitCode.NOT_RESTORED,
     ExitCode.INTERRUPTED,
     ExitCode.TARGET,
+    ExitCode.USAGE,
     ExitCode.BUDGET,
     ExitCode.NOTHING_TO_BISECT,
     ExitCode.NOT_ESTABLISHED,
     ExitCode.CONCLUDED,
 )
-"""Which code wins when several hold: the first."""
+"""Which code wins when several hold, of a run or of a night: the first.
+
+A playbook that is wrong does not go on by itself, as a spent budget does with `resume`; but it stands
+alone, where a target that is lost may have cost all that were to run there.
+"""
+
+
+RESUMABLE = frozenset(
+    {ExitCode.TARGET, ExitCode.BUDGET, ExitCode.NOT_RESTORED, ExitCode.INTERRUPTED, ExitCode.BUG}
+)
+"""How a run ends that `resume` takes up."""
 
 
 class BisectError(Exception):

@@ -6,6 +6,7 @@ seen (`launched`). Nothing else is state: what is shown, decided or resumed is a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, assert_never
@@ -340,10 +341,11 @@ class RunState:
     """All that the events so far amount to.
 
     `running` are the target's folders of restores that may have left a server running. `limits` are
-    those that a resume has raised. `ended` and `brought_back` are the commands run for the owners'
-    server; `put_back` tells of the files that factors write. `takeovers` are what guardians did;
-    `taken_over` is what one did since the run was begun, or taken up: the target is not ours any more.
-    `baseline` is what the target was before the first trial.
+    those that a resume has raised. `forgiven` are the attempts of each trial when the target was last looked
+    at anew: what was lost until then does not count against it. `ended` and `brought_back` are the commands
+    run for the owners' server; `put_back` tells of the files that factors write. `takeovers` are what
+    guardians did; `taken_over` is what one did since the run was begun, or taken up: the target is not ours
+    any more. `baseline` is what the target was before the first trial.
     """
 
     state: str = initial(INVESTIGATION)
@@ -358,6 +360,7 @@ class RunState:
     running: tuple[str, ...] = ()
     limits: Limits | None = None
     attempts: Mapping[tuple[str, int], Attempt] = field(default_factory=dict)
+    forgiven: Mapping[str, int] = field(default_factory=dict)
     hypotheses: Mapping[str, str] = field(default_factory=dict)
     ended: CommandRun | None = None
     brought_back: CommandRun | None = None
@@ -409,7 +412,9 @@ class RunState:
         ]
         if len(reasons) < len(tried) or reasons[-1] not in RETRIED:
             return None
-        counted = sum(reason not in UNCOUNTED for reason in reasons)
+        # What was lost before the target was looked at anew says nothing about the target as it is now.
+        forgiven = 0 if reasons[-1] is Reason.UNTESTABLE else self.forgiven.get(trial, 0)
+        counted = sum(reason not in UNCOUNTED for reason in reasons[forgiven:])
         return max(a.number for a in tried) + 1 if counted < ATTEMPTS else None
 
     def open_attempt(self, trial: str) -> Attempt | None:
@@ -482,6 +487,7 @@ def apply(state: RunState, entry: Entry) -> RunState:
                 state,
                 state=_go(state, "reopen"),
                 limits=event.limits or state.limits,
+                forgiven=Counter(trial for trial, _ in state.attempts),
                 restore=None,
                 ended=None if state.brought_back or state.taken_over else state.ended,
                 brought_back=None,

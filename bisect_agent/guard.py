@@ -20,6 +20,10 @@ LOOK = 1.0
 """Seconds between two looks at a guardian that is at work."""
 
 
+class Held(TargetError):
+    """Another run has the target, so nothing of it is ours."""
+
+
 def take(
     playbook: Playbook, edge: Edge, holder: str, locks: str, state: RunState, say: Callable[[str], None]
 ) -> tuple[AnyEvent, ...]:
@@ -34,7 +38,7 @@ def take(
         say: is told, once, that we wait.
 
     Raises:
-        TargetError: another investigation holds the target.
+        Held: another investigation holds the target.
         Setback: the target gives no answer.
     """
     plan = _plan(playbook, edge, holder, locks)
@@ -45,7 +49,7 @@ def take(
             waits = True
         edge.clock.sleep(LOOK)
     if found.held:
-        raise TargetError(_held(edge.host.name, found.held), _REMEDY)
+        raise Held(_held(edge.host.name, found.held), _REMEDY)
     assert found.fence is not None
     assert found.guardian is not None
     return *unheard(found.reports, state), TargetGuarded(fence=found.fence, guardian=found.guardian)

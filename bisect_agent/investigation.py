@@ -21,7 +21,7 @@ from bisect_agent.engine import Engine, Listener
 from bisect_agent.errors import ExitCode, TargetError, UsageError
 from bisect_agent.events import AnyEvent, Resumed, RunStarted, RunState
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest, run_name
-from bisect_agent.guard import take
+from bisect_agent.guard import Held, take
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.reach import reach
 from bisect_agent.journal import NAME as JOURNAL
@@ -98,10 +98,10 @@ def open_new(
                 pins=pins,
             )
         )
-        # After the first line, so that whoever crashes here can be resumed: the target may be held by then.
+        # After the first line: whoever is lost from here on can be resumed; the target may be ours by then.
         try:
             engine.begin(*_take(stack, edge, resolved, folder.path, engine.state, means.say))
-        except TargetError:
+        except Held:
             shutil.rmtree(folder.path)
             with suppress(Setback, TargetError):
                 edge.launcher.discard(edge.folder)
@@ -110,8 +110,12 @@ def open_new(
 
 
 @contextmanager
-def open_again(run: Path, listener: Listener, means: Means | None = None) -> Iterator[Investigation]:
+def open_again(
+    run: Path, listener: Listener, means: Means | None = None, *, answered: bool = False
+) -> Iterator[Investigation]:
     """The investigation of a run folder, taken up where its journal and the target say that it is.
+
+    With `answered`, one that has its answer and keeps it: `good` is restored once more, and that is all.
 
     Raises:
         UsageError: the run is concluded, or another process carries it out.
@@ -127,7 +131,7 @@ def open_again(run: Path, listener: Listener, means: Means | None = None) -> Ite
         state = events.fold(journal.entries)
         if state.started is None:
             raise UsageError(f"{run}: nothing was recorded before it ended", "run the playbook again")
-        reopens = _reopens(state, run)
+        reopens = answered or _reopens(state, run)
         host = means.host or stack.enter_context(reach(folder.resolved().target.host))
         resolved, limits = _unchanged(folder, state, state.started, host.home)
         edge = _edge(host, means.between_looks, clock, resolved, state.started.run)
@@ -138,6 +142,8 @@ def open_again(run: Path, listener: Listener, means: Means | None = None) -> Ite
         engine.begin(*acted, resumed, guarded)
         with _answering():
             engine.sweep(_attempt_folders(edge))
+        if answered and state.concluded:
+            engine.begin(state.concluded)
         yield Investigation(engine, folder, resolved)
 
 
@@ -305,12 +311,12 @@ def _heard(launcher: Launcher, state: RunState, run: Path) -> RunState:
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
+def _answering(remedy: str = "look at the target, then try again") -> Iterator[None]:
     """A setback outside of an attempt is a target that cannot be used."""
     try:
         yield
     except Setback as setback:
-        raise TargetError(setback.trouble.detail, "look at the target, then try again") from setback
+        raise TargetError(setback.trouble.detail, remedy) from setback
 
 
 def _take(
@@ -318,7 +324,7 @@ def _take(
 ) -> tuple[AnyEvent, ...]:
     """Takes the target for this run alone, until we leave; whoever leaves early leaves it to the guardian."""
     holder = f"{socket.gethostname()} pid {os.getpid()}, run {run}"
-    with _answering():
+    with _answering(f"bisect-agent resume {run}"):
         edge.launcher.install()
         taken = take(resolved, edge, holder, f"{edge.host.home}/{HOME}/locks", state, say)
 

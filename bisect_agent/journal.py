@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -179,6 +180,53 @@ class Journal:
         self.close()
 
 
+class Follower:
+    """Reads a journal that another process writes: entry by entry, as they come."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        self._offset = 0
+        self._number = 0
+        self._previous = FIRST
+
+    def new(self) -> tuple[Entry, ...]:
+        """The entries since the last call. A last line without its end is being written, or never will be.
+
+        Raises:
+            DamagedRun: a line is altered or out of its place, or the journal is shorter than it was.
+        """
+        with self.path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < self._offset:
+                raise DamagedRun(f"{NAME}:{self._number}: the journal was cut here while it was read")
+            file.seek(self._offset)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        entries = []
+        for line in whole.split(b"\n") if newline else []:
+            entries.append(_verified(line, self._number + 1, self._previous, f"{NAME}:{self._number + 1}"))
+            self._number += 1
+            self._previous = hashlib.sha256(line).hexdigest()
+            self._offset += len(line) + 1
+        return tuple(entries)
+
+
+def is_written(folder: Path) -> bool:
+    """Whether a process carries this run out now: it holds the journal."""
+    file = os.open(folder / NAME, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+GLANCES = 20
+"""So often a lock is asked for: who only looks whether it is held, holds it for a moment."""
+GLANCE = 0.05
+"""Seconds between two of them."""
+
+
 def _locked(path: Path) -> int:
     """The journal's file, open for us alone.
 
@@ -186,9 +234,13 @@ def _locked(path: Path) -> int:
         UsageError: another process writes it.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(file)
-        raise UsageError(f"{path}: another process is writing this run") from error
+    for glance in range(1, GLANCES + 1):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError as error:
+            if glance == GLANCES:
+                os.close(file)
+                raise UsageError(f"{path}: another process is writing this run") from error
+            time.sleep(GLANCE)
     return file

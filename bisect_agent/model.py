@@ -296,7 +296,7 @@ class Target(Frozen):
     env: Mapping[str, str] = Field(default_factory=dict)
     passed: tuple[str, ...] = ()
     stop: str | None = None
-    code: tuple[str, ...] = ()
+    code: tuple[str, ...] = Field(default=(), exclude_if=lambda code: not code)
 
 
 class Kind(StrEnum):
@@ -339,7 +339,7 @@ class Profile(Frozen):
     shown: Shown | None = None
     help: bool = False
     caches: Mapping[str, str] = Field(default_factory=dict)
-    leaves: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = Field(default=(), exclude_if=lambda leaves: not leaves)
     retired: Mapping[str, str] = Field(default_factory=dict)
 
 
@@ -382,7 +382,8 @@ class Playbook(Frozen):
     `caches` are variables that name cache folders, each with a folder's name: every attempt gets empty
     ones of its own. `cached` says whether that is so, None in a run that was begun before this was recorded.
     `leaves` are patterns of files that an attempt may leave behind. `every_cause` says that the search goes
-    on after the first cause.
+    on after the first cause. `notify` are the names of variables of ours whose values say who is told of
+    the end.
     """
 
     title: str
@@ -400,9 +401,10 @@ class Playbook(Frozen):
     restore: Literal["good", "none"] | Command
     profile: Profile | None = None
     caches: Mapping[str, str] = Field(default_factory=dict)
-    cached: Cached | None = None
-    leaves: tuple[str, ...] = ()
+    cached: Cached | None = Field(default=None, exclude_if=lambda cached: cached is None)
+    leaves: tuple[str, ...] = Field(default=(), exclude_if=lambda leaves: not leaves)
     every_cause: bool = False
+    notify: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
 
     def possible(self, configuration: Configuration) -> bool:
         """Whether no factor's `requires` or `excludes` forbids a configuration."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from bisect_agent import codefiles, library, profiles, variables, yamlmarks
+from bisect_agent import codefiles, library, notify, profiles, variables, yamlmarks
 from bisect_agent.errors import UsageError
 from bisect_agent.hosts.address import Address
 from bisect_agent.launches import complaints, left_behind, words
@@ -81,11 +81,13 @@ _KEYS = (
     "caches",
     "limits",
     "restore",
+    "notify",
 )
-_LATER = ("confidence", "notify")
+_LATER = ("confidence",)
 
 _LAUNCH = 'launch: exec python3 server.py "$@"'
 _RESTORE = "restore: {command: systemctl start my-server}"
+_NOTIFY = 'notify: ["${MY_NOTIFY_URL}"]'
 
 
 def load(
@@ -248,14 +250,21 @@ def files(playbook: Playbook, configuration: Configuration) -> dict[str, str | N
 def secrets_of(playbook: Playbook, ours: Mapping[str, str]) -> dict[str, str]:
     """The values that must never be shown, by the names they have in `ours`.
 
-    These are all that a `${NAME}` brings in, and what is passed under a secret-looking name. The
+    These are all that a `${NAME}` brings in, also under `notify`, and what is passed under a
+    secret-looking name. The
     inherited variables are none: masking HOME would hide every path of a log.
     """
     levels = (value for factor in _env_factors(playbook) for value in factor.levels.values())
     written = [*playbook.target.env.values(), *(value for value in levels if value is not None)]
     names = [name for value in written for name in variables.references(value)]
     names += [name for name in playbook.target.passed if variables.looks_secret(name)]
+    names += playbook.notify
     return {name: ours[name] for name in names if name not in INHERITED and ours.get(name)}
+
+
+def notified(playbook: Playbook, ours: Mapping[str, str]) -> dict[str, str]:
+    """The addresses of those who are told of the end, by the names they have in `ours`."""
+    return {name: ours[name] for name in playbook.notify if ours.get(name)}
 
 
 def _env_factors(playbook: Playbook) -> Iterator[EnvFactor]:
@@ -301,6 +310,7 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
         cached=cached,
         leaves=(profile or profiles.load(PLAIN)).profile.leaves,
         every_cause="causes" in keys and keys["causes"].choice(("1", "all")) == "all",
+        notify=_notify(keys["notify"], ours) if "notify" in keys else (),
     )
 
 
@@ -385,6 +395,29 @@ def _restore(field: Field | None, default: Literal["good", "none"]) -> Literal["
         keys = field.section(("command",), required={"command": "command: …"}, remedy=_RESTORE)
         return Command(command=keys["command"].text(_RESTORE)) if "command" in keys else default
     return "good" if field.choice(("good", "none")) == "good" else "none"
+
+
+def _notify(field: Field, ours: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables that say who is told of the end; what they hold is a secret, and stands in no file."""
+    if not notify.installed():
+        field.refuse_key(
+            "`notify` needs apprise, and it is not installed", "pip install 'bisect-agent[notify]'"
+        )
+        return ()
+    names: list[str] = []
+    for item in (field,) if field.scalar() is not None else field.items(_NOTIFY):
+        text = item.text(_NOTIFY)
+        found = variables.references(text)
+        if text and (len(found) != 1 or text != f"${{{found[0]}}}"):
+            item.refuse(f"{item.label} must be one `${{NAME}}`: such an address holds a secret", _NOTIFY)
+        elif found and not ours.get(found[0]):
+            item.refuse(f"{text} is not set in your environment", f"export {found[0]}=… before the run")
+        elif found and not notify.knows(ours[found[0]]):
+            known = f"export {found[0]}=…, such as mailto://…, slack://…, json://…: apprise lists them all"
+            item.refuse(f"{text} holds no address that apprise knows", known)
+        else:
+            names += found
+    return tuple(dict.fromkeys(names))
 
 
 def _pinned(playbook: Playbook, pins: Mapping[str, str]) -> Playbook:

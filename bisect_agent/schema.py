@@ -24,6 +24,7 @@ _DURATION: Schema = {
     "pattern": r"^(\d+(\.\d+)?h)?(\d+(\.\d+)?m)?(\d+(\.\d+)?s)?$",
     "description": "A duration with its unit: 90s, 20m, 1h30m.",
 }
+_ADDRESS: Schema = {"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$"}
 _PATH: Schema = {"type": "string", "pattern": "^/", "description": "A path on the server, such as /health."}
 _FACTOR_NAME = r"^\w[\w.+-]{0,63}$"
 _LEVEL_NAME = r"^[^\s=,/]{1,64}$"
@@ -73,6 +74,10 @@ def playbook_schema() -> Schema:
                     "description": "What is left running in the end.",
                     "anyOf": [_choice("good", "none"), _mapping({"command": {"type": "string"}}, "command")],
                 },
+                "notify": _said(
+                    {"anyOf": [_ADDRESS, _list(_ADDRESS)]},
+                    "Who is told of the end: addresses for apprise, each as ${NAME}, taken from ours.",
+                ),
             },
             "playbook",
             "factors",

@@ -209,6 +209,11 @@ def _group(name: str) -> str:
     return name if name.startswith(f"{CODE} ") else name.partition(" ")[0]
 
 
+def has_gpus(seen: Fingerprint) -> bool:
+    """Whether there are GPUs, whose memory is waited for after each attempt."""
+    return f"{GPU} {_DRIVER}" in seen.parts
+
+
 def facts(seen: Fingerprint, profile: Profile | None) -> dict[str, str]:
     """The fingerprint as a person reads it: the GPUs, the packages that matter, the code."""
     names = [name for name in seen.parts if name.startswith(f"{GPU} GPU-")]

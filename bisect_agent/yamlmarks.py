@@ -44,6 +44,7 @@ _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 _SYNTAX_REMEDIES = (
     ("'\\t'", "indent with spaces"),
+    ("but got '{'", 'put `${NAME}` in double quotes: "${NAME}"'),
     ("mapping values are not allowed", 'put a text that holds ": " in single quotes'),
     ("cannot start any token", "put the text in single quotes"),
     ("unknown escape character", "put a pattern in single quotes: there a backslash is a backslash"),

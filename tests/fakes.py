@@ -66,6 +66,16 @@ class FakeClock:
         time.sleep(0.0002)  # The attempt's other thread must come to its turn as well.
 
 
+class SetClock(FakeClock):
+    """One whose wall clock may be set: `shift` is by how many seconds it then differs."""
+
+    shift = 0.0
+
+    def time(self) -> float:
+        """Seconds since the epoch, as somebody has set them."""
+        return super().time() + self.shift
+
+
 LogFate = Literal["kept", "never written", "of another run", "shrinks", "replaced", "deleted"]
 
 

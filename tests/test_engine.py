@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -23,10 +23,13 @@ from bisect_agent.events import (
     TrialPlanned,
     fold,
 )
+from bisect_agent.hour import Hour
 from bisect_agent.journal import Journal, decode
 from bisect_agent.model import (
     Before,
+    Command,
     Configuration,
+    Fingerprint,
     Kind,
     Playbook,
     Reason,
@@ -38,7 +41,7 @@ from bisect_agent.model import (
 )
 from bisect_agent.standstill import BETWEEN_LOOKS
 from bisect_agent.verify import verify
-from tests.fakes import PLAN, Behaviour, Lab, Stack, fails, said, serves, stack_of
+from tests.fakes import PLAN, Behaviour, Lab, SetClock, Stack, fails, said, serves, stack_of
 from tests.worlds import PORT, Rule, World, claim, playbook_of, setting
 
 CLASH = World((Rule(frozenset({setting("compile=on"), setting("capture=on")})),))
@@ -292,6 +295,58 @@ def test_a_spent_wall_ends_with_5_before_the_time_of_the_restore(tmp_path: Path)
     ran = investigate(tmp_path, stack_of(CLASH, INCIDENT), limited(INCIDENT, wall=16))
     assert (ExitCode.BUDGET, True) == ran.ended
     assert "limits.wall: 16 s" in ran.outcome.verdict.stopped_by
+
+
+SLOW = limited(ONE, quiet=300, stop=60)
+"""A hang takes its time, and so may a stop: the engine looks at the clock while many seconds pass here."""
+
+
+def until(tmp_path: Path, seconds: float | None, *, shift: float = 0.0, playbook: Playbook = SLOW) -> Ran:
+    """A run that is to be over in so many seconds; while `bad` hangs, the wall clock is set by `shift`."""
+    clock = SetClock()
+
+    def set_it(_: Lab) -> None:
+        clock.shift = shift
+
+    reacts = Reacts(runs("t02"), set_it)
+    stack = bad_does(fails("hangs"))
+    with Lab(tmp_path / "run", playbook, stack, reacts, clock=clock) as lab:
+        reacts.lab = lab
+        hour = None if seconds is None else Hour.named(clock.time() + seconds, clock)
+        return Ran(lab, lab.begin().engine.run(hour=hour))
+
+
+def test_an_hour_in_the_middle_of_a_trial_ends_with_5_and_good_is_back_before_it(tmp_path: Path) -> None:
+    """The attempt is ended, what was seen is in the verdict, and the restore is over before the hour."""
+    ran = until(tmp_path, 200)
+    assert (ExitCode.BUDGET, True) == ran.ended
+    assert ([Reason.INTERRUPTED], [ONE.good]) == (ran.reasons("t02"), ran.lab.host.alive())
+    assert "--until " in ran.outcome.verdict.stopped_by
+    assert 100 < ran.lab.clock.monotonic() < 200
+
+
+def test_without_an_hour_the_trial_goes_on(tmp_path: Path) -> None:
+    """The same run finds its cause, later than that."""
+    ran = until(tmp_path, None)
+    assert (ExitCode.CONCLUDED, True) == ran.ended
+    assert ran.lab.clock.monotonic() > 200
+
+
+@pytest.mark.parametrize("shift", [30.0, -3600.0])
+def test_a_wall_clock_that_is_set_does_not_make_a_run_late(tmp_path: Path, shift: float) -> None:
+    """Set forward, the hour comes sooner; set back, no more time passes than there was."""
+    ran = until(tmp_path, 200, shift=shift)
+    assert (ExitCode.BUDGET, True) == ran.ended
+    assert ran.lab.clock.monotonic() < 200 - max(shift, 0.0)
+
+
+def test_an_hour_that_is_too_near_lets_the_owners_server_be(tmp_path: Path) -> None:
+    """How long their command takes is not known: with less than `limits.start` left, nothing is touched."""
+    target = ONE.target.model_copy(update={"stop": "stop it"})
+    theirs = ONE.model_copy(update={"target": target, "restore": Command(command="start it")})
+    ran = until(tmp_path, ONE.limits.start, playbook=theirs)
+    assert (ExitCode.BUDGET, None) == ran.ended
+    assert ["run-started", "concluded", "sealed"] == ran.lab.kinds()
 
 
 def test_a_busy_port_ends_with_4_and_names_who_has_it(tmp_path: Path) -> None:
@@ -748,3 +803,11 @@ def test_a_look_that_cannot_be_had_excuses_the_attempt(tmp_path: Path) -> None:
     ran = investigate(tmp_path, bad_does(fails("error: boom")), reacts=reacts)
     assert (ExitCode.CONCLUDED, True) == ran.ended
     assert [Reason.UNUSABLE] == ran.reasons("t02")
+
+
+def test_before_the_hour_the_memory_of_gpus_is_waited_for(tmp_path: Path) -> None:
+    """What the end of an attempt may take is kept back, so that `good` is there in time."""
+    with Lab(tmp_path / "run", ONE, bad_does(serves())) as lab:
+        plain = lab.engine._way_out()
+        lab.engine.state = replace(lab.engine.state, baseline=Fingerprint(parts={"gpu driver": "580"}))
+        assert plain + lab.edge.memory_back == lab.engine._way_out()

@@ -16,6 +16,7 @@ from bisect_agent.events import (
     Judged,
     Launching,
     RestorePlanned,
+    Resumed,
     RunStarted,
     RunState,
     TargetSurveyed,
@@ -86,6 +87,14 @@ def test_what_ended_the_run_counts_against_no_trial(reason: Reason) -> None:
     """When the run is resumed, the trial has all its attempts."""
     events = [*BEGUN, *(event for number in range(1, 6) for event in attempt(lost(reason), number))]
     assert 6 == fold(entries(*events)).next_attempt("t01")
+
+
+@pytest.mark.parametrize(("reason", "wanted"), [(Reason.DISK, 4), (Reason.UNTESTABLE, None)])
+def test_a_run_taken_up_has_its_tries_again(reason: Reason, wanted: int | None) -> None:
+    """The disk may have room by now; what the script says of itself is not asked once more."""
+    events = [*BEGUN, *(event for n in range(1, ATTEMPTS + 1) for event in attempt(lost(reason), n))]
+    events += [Concluded(stopped_by=StoppedBy.TARGET), Resumed(versions={}, reopens=True)]
+    assert wanted == fold(entries(*events)).next_attempt("t01")
 
 
 @pytest.mark.parametrize("outcome", [Passed(), *(lost(r) for r in sorted(frozenset(Reason) - RETRIED))])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import threading
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -174,3 +177,13 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     ):
         Journal(tmp_path, lambda: 0.0)
     Journal(tmp_path, lambda: 0.0).close()
+
+
+def test_who_only_looks_keeps_nobody_from_writing(tmp_path: Path) -> None:
+    """To see whether a journal is held is to hold it for a moment; a writer waits that long."""
+    write(tmp_path, [])
+    looking = os.open(tmp_path / NAME, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    threading.Timer(0.05, os.close, (looking,)).start()
+    with Journal(tmp_path, float) as journal:
+        assert [] == journal.entries

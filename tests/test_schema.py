@@ -43,6 +43,7 @@ causes: all
 caches: shared
 limits: {start: 20m, quiet: 5m, request: 60s, stop: 10s, trials: 14, wall: 8h}
 restore: {command: systemctl start x}
+notify: ["${TEAM_URL}"]
 """
 
 
@@ -80,6 +81,7 @@ def test_every_key_is_allowed() -> None:
         ("causes: all", "causes: both"),
         ("levels: [x, y, z]", "levels: [x]"),
         ("role: root", "role: rot"),
+        ('["${TEAM_URL}"]', "[mailto://me]"),
         ("{log: ready, http: /health}", "{log: ready, http: health}"),
     ],
 )

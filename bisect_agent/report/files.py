@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 from bisect_agent import events
-from bisect_agent.errors import DamagedRun
+from bisect_agent.errors import RESUMABLE, DamagedRun, ExitCode
 from bisect_agent.folder import VERDICT, RunFolder, canonical
 from bisect_agent.journal import NAME as JOURNAL
-from bisect_agent.journal import decode
+from bisect_agent.journal import decode, intact, is_written
+from bisect_agent.lines import printable
+from bisect_agent.model import Passed
+from bisect_agent.report.commands import word
+from bisect_agent.report.digest import Brief, Digest
 from bisect_agent.report.dossier import Dossier
 from bisect_agent.report.gather import Read, gather
-from bisect_agent.report.html import html
-from bisect_agent.report.markdown import markdown
+from bisect_agent.report.html import digest_html, html
+from bisect_agent.report.markdown import digest_markdown, markdown
 from bisect_agent.verdict import Verdict
+
+PAGE: Final = "verdict.html"
 
 
 def reports(folder: RunFolder, verdict: Verdict) -> Mapping[str, bytes]:
@@ -57,7 +66,7 @@ def write_reports(folder: RunFolder, verdict: Verdict) -> None:
     """Puts the reports for people beside `verdict.json`, which the engine has written and sealed."""
     made = reports(folder, verdict)
     folder.write("verdict.md", made["markdown"])
-    folder.write("verdict.html", made["html"])
+    folder.write(PAGE, made["html"])
 
 
 def read_verdict(folder: RunFolder) -> Verdict:
@@ -72,17 +81,114 @@ def read_verdict(folder: RunFolder) -> Verdict:
         raise DamagedRun(f"{VERDICT}: {str(error).splitlines()[0]}") from error
 
 
-def listing(runs: Path) -> Iterator[str]:
-    """A line for each run folder: its name, exit code, and the verdict's first sentence."""
-    for path in sorted(journal.parent for journal in runs.glob(f"*/{JOURNAL}")):
-        yield f"{path}: {_summary(RunFolder(path))}"
+def brief(path: Path, run: Brief) -> Brief:
+    """A run, as its run folder tells it now.
 
-
-def _summary(folder: RunFolder) -> str:
-    try:
-        state = events.fold(decode(folder.read(JOURNAL)))
-    except DamagedRun as error:
-        return f"damaged: {error.message}"
+    Raises:
+        DamagedRun: the folder does not hold what it should.
+    """
+    folder = RunFolder(path.resolve())
+    entries, _, _ = intact(folder.read(JOURNAL))
+    state = events.fold(entries)
+    resolved = folder.resolved()
+    known = run.model_copy(
+        update={
+            "title": resolved.title,
+            "target": resolved.target.host,
+            "playbook": state.started.source if state.started else run.playbook,
+            "began": entries[0].at if entries else run.began,
+            "attempts": sum(s.trial.control != "restore" for s in state.judged()),
+            "folder": str(folder.path),
+        }
+    )
     if state.sealed is None:
-        return f"not sealed: {state.state}"
-    return f"exit {state.sealed.exit_code}: {read_verdict(folder).tree.text}"
+        return known.model_copy(update={"commands": (_command("resume", folder),)})
+    verdict, code = read_verdict(folder), ExitCode(state.sealed.exit_code)
+    goes_on = (_command("resume", folder),) if code in RESUMABLE else ()
+    serves = _serves(state)
+    to_end = (_command("stop", folder),) if serves else ()
+    return known.model_copy(
+        update={
+            "state": "over",
+            "code": code,
+            "found": verdict.tree.text,
+            "restored": verdict.good_restored.ok,
+            "why": verdict.good_restored.reason,
+            "ended": entries[-1].at,
+            "page": f"{folder.path.name}/{PAGE}" if (folder.path / PAGE).is_file() else "",
+            "serves": serves,
+            "commands": (*goes_on, *to_end),
+        }
+    )
+
+
+def _serves(state: events.RunState) -> bool:
+    """Whether the good server was left running, by us or by the guardian."""
+    if state.taken_over is not None:
+        return state.taken_over.good is not None
+    restored = state.restored()
+    return restored is not None and isinstance(restored.outcome, Passed)
+
+
+def _command(name: str, folder: RunFolder) -> str:
+    return f"bisect-agent {name} {word(str(folder.path))}"
+
+
+def write_digest(runs: Path, name: str, digest: Digest) -> Path:
+    """Puts the digest of a night beside its run folders; returns where its page is."""
+    runs.mkdir(parents=True, exist_ok=True)
+    folder = RunFolder(runs)
+    folder.write(f"{name}.md", digest_markdown(digest).encode())
+    folder.write(f"{name}.html", digest_html(digest).encode())
+    return runs / f"{name}.html"
+
+
+def listing(runs: Path) -> Iterator[str]:
+    """A line for each run folder: its name, whether it runs or how it ended, and what was found.
+
+    Only the end of a journal is read, and nothing is verified: `verify` does that.
+    """
+    for path in sorted(journal.parent for journal in runs.glob(f"*/{JOURNAL}")):
+        yield f"{path}: {printable(_standing(path))}"
+
+
+def _standing(path: Path) -> str:
+    try:
+        if is_written(path):
+            return "running"
+        last = _last_event(path / JOURNAL)
+        if last.get("kind") != "sealed":
+            return f"crashed: nobody carries it out; bisect-agent resume {word(str(path))}"
+        code = ExitCode(int(last["exit_code"]))
+        found = json.loads(RunFolder(path).read(VERDICT))["tree"]["text"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, DamagedRun) as error:
+        return f"damaged: {error}"
+    return f"{_ENDED.get(code, 'ended early')}, exit {code}: {found}"
+
+
+_ENDED = {
+    ExitCode.CONCLUDED: "concluded",
+    ExitCode.NOT_ESTABLISHED: "concluded",
+    ExitCode.NOTHING_TO_BISECT: "concluded",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+
+def _last_event(journal: Path) -> dict[str, Any]:
+    """The last event of a journal; a line without its end was cut by a crash, and is none."""
+    with journal.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        reach = TAIL
+        lines: list[bytes] = []
+        while len(lines) < 3:  # what is before the last line but one, that line, and what follows it
+            file.seek(max(0, size - reach))
+            lines = file.read().split(b"\n")
+            if reach >= size:
+                break
+            reach *= 8
+    event = json.loads(lines[-2])["event"] if len(lines) > 1 else {}
+    return dict(event)
+
+
+TAIL = 4096
+"""Bytes of a journal's end in which its last line is looked for first; the line that seals it is short."""

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from typing import TypeVar, assert_never
 
 from bisect_agent import events
-from bisect_agent.errors import ExitCode
+from bisect_agent.errors import RESUMABLE
 from bisect_agent.events import (
     Attempt,
     CommandRun,
@@ -64,11 +64,6 @@ from bisect_agent.verdict import Verdict
 
 Read = Callable[[str], bytes | None]
 """A file of the run folder; None where there is none."""
-
-_GOES_ON = frozenset(
-    {ExitCode.TARGET, ExitCode.BUDGET, ExitCode.NOT_RESTORED, ExitCode.INTERRUPTED, ExitCode.BUG}
-)
-"""How a run ends that `resume` takes up."""
 
 
 def gather(
@@ -175,7 +170,7 @@ class _Gathering:
         yield from (Advice(str(note)) for note in self.state.asked.notes)
         if self.state.exported:
             return  # nothing of it is here to go on with, or to stop
-        if code in _GOES_ON:
+        if code in RESUMABLE:
             yield Advice("The run has not said its last word. To go on:", command=self._command("resume"))
         restored = self.state.restored()
         if restored and isinstance(restored.outcome, Passed):

@@ -1,4 +1,4 @@
-"""The verdict as one HTML page without scripts or outside links, to open from a ticket or on a phone."""
+"""Verdict and digest as HTML pages without scripts or outside links, to open from a ticket or on a phone."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from markupsafe import Markup, escape
 
 from bisect_agent.lines import printable
 from bisect_agent.model import Evidence
+from bisect_agent.report.digest import Digest
 from bisect_agent.report.dossier import Dossier
 from bisect_agent.report.words import (
     Quoted,
+    back,
     called,
     came_true,
     change,
     clock_time,
+    counted,
     day,
     did,
     lasting,
+    outcome,
     place,
     quote,
     ranked,
@@ -44,6 +48,20 @@ class Anchors(Quoted):
 
 def html(verdict: Verdict, dossier: Dossier) -> str:
     """The whole verdict. Everything that comes from a log is escaped."""
+    claims = {hypothesis.id: hypothesis.claim for hypothesis in verdict.hypotheses}
+    return (
+        _environment()
+        .get_template("verdict.html.jinja")
+        .render(verdict=verdict, dossier=dossier, claims=claims, anchors=Anchors())
+    )
+
+
+def digest_html(digest: Digest) -> str:
+    """A night's runs, each with a link to its verdict."""
+    return _environment().get_template("digest.html.jinja").render(digest=digest)
+
+
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("bisect_agent.report", "."),
         autoescape=True,
@@ -68,11 +86,11 @@ def html(verdict: Verdict, dossier: Dossier) -> str:
         shorter=shorter,
         untold=untold,
         prose=_prose,
+        outcome=outcome,
+        back=back,
+        counted=counted,
     )
-    claims = {hypothesis.id: hypothesis.claim for hypothesis in verdict.hypotheses}
-    return environment.get_template("verdict.html.jinja").render(
-        verdict=verdict, dossier=dossier, claims=claims, anchors=Anchors()
-    )
+    return environment
 
 
 def _prose(text: str) -> Markup:

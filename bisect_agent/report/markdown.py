@@ -1,4 +1,4 @@
-"""The verdict as Markdown, for a ticket; it can be read raw, too."""
+"""Verdict and digest as Markdown, for a ticket; it can be read raw, too."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from urllib.parse import quote as urlquote
 from bisect_agent.claims import HypothesisResult
 from bisect_agent.lines import printable
 from bisect_agent.model import Evidence, State
+from bisect_agent.report.digest import Brief, Digest
 from bisect_agent.report.dossier import Background, ByHand, Dossier, Near
 from bisect_agent.report.words import (
     Quoted,
+    back,
     called,
     came_true,
     change,
     clock_time,
+    counted,
     day,
     did,
     lasting,
+    outcome,
     place,
     quote,
     ranked,
@@ -41,6 +45,39 @@ def markdown(verdict: Verdict, dossier: Dossier) -> str:
     """The whole verdict; log lines are escaped, so that they cannot become markup."""
     page = _Page(verdict, dossier)
     return "\n".join(page.lines()) + "\n"
+
+
+def digest_markdown(digest: Digest) -> str:
+    """A night's runs, each with a link to its verdict."""
+    return "\n".join(_night(digest)) + "\n"
+
+
+def _night(digest: Digest) -> Iterator[str]:
+    began = f"{day(digest.began)}, {lasting(digest.at - digest.began)}"
+    yield from (f"# {_plain(counted(digest.runs))}", "")
+    yield f"- the night of {began}{f', until {digest.until}' if digest.until else ''}"
+    yield f"- exit code {digest.code}" if digest.over else f"- it goes on; this is as of {day(digest.at)}"
+    yield from (f"- **{_plain(note)}**" for note in digest.notes)
+    for run in digest.runs:
+        yield from ("", f"## {_plain(outcome(run))}: {_plain(run.title or run.name)}", "", *_brief(run))
+
+
+def _brief(run: Brief) -> Iterator[str]:
+    if run.found:
+        found = _plain(run.found.replace("\n", " "))
+        yield f"- [{found}](./{urlquote(run.page)})" if run.page else f"- {found}"
+    if run.code is not None:
+        yield f"- exit code {run.code}: {_plain(outcome(run))}"
+    if run.folder:
+        yield f"- good restored: {f'**{_plain(back(run))}**' if run.restored is False else _plain(back(run))}"
+    if run.began is not None:
+        took = f", {lasting(run.ended - run.began)}, {run.attempts} attempts" if run.ended else ""
+        yield f"- {day(run.began)}{took}"
+    where = {"playbook": run.playbook, "target": run.target, "run folder": run.folder}
+    yield from (f"- {name}: {_code(value)}" for name, value in where.items() if value)
+    yield from (f"- {_plain(note)}" for note in run.notes)
+    if run.commands:
+        yield from ("", *_fenced(run.commands, "bash"))
 
 
 class _Page:

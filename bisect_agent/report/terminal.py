@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -12,9 +12,25 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from bisect_agent.errors import ExitCode
 from bisect_agent.events import Entry, Judged, PhaseEntered, ReadySeen, RestorePlanned, TrialPlanned
 from bisect_agent.model import Evidence
-from bisect_agent.report.words import Quoted, clock_time, place, quote, shorter, titled, told, who
+from bisect_agent.report.digest import Brief, Digest
+from bisect_agent.report.words import (
+    FAILED,
+    Quoted,
+    back,
+    clock_time,
+    counted,
+    lasting,
+    outcome,
+    place,
+    quote,
+    shorter,
+    titled,
+    told,
+    who,
+)
 from bisect_agent.signatures import printable
 from bisect_agent.tree import Node, said
 from bisect_agent.verdict import Verdict
@@ -28,16 +44,17 @@ _UNBROKEN = 10_000
 
 
 class Lines:
-    """Progress as plain lines, one an event: for logs, pipes and files."""
+    """Progress as plain lines, one an event: for logs, pipes and files; each begins with `name`, if any."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, name: str = "") -> None:
         self._console = console
+        self._name = f"{name} " if name else ""
 
     def __call__(self, entry: Entry) -> None:
         """Prints the event, if a person wants to read it."""
         if (sentence := told(entry.event)) is not None:
             who, what = sentence
-            line = f"{clock_time(entry.at)} {who:8} {what}"
+            line = f"{clock_time(entry.at)} {self._name}{who:8} {what}"
             self._console.print(Text(printable(line)), soft_wrap=True)
 
     def close(self) -> None:
@@ -123,6 +140,41 @@ def show(verdict: Verdict, console: Console) -> None:
     if not console.is_terminal:
         console.width = _UNBROKEN
     console.print(verdict_tree(verdict))
+
+
+def show_digest(digest: Digest, console: Console) -> None:
+    """Prints a night's runs: as wide as the terminal, and with every line whole where there is none."""
+    if not console.is_terminal:
+        console.width = _UNBROKEN
+    until = f", until {digest.until}" if digest.until else ""
+    took = lasting(digest.at - digest.began)
+    root = Tree(Text(f"{counted(digest.runs)} ({took}{until})", style="bold"), guide_style="dim")
+    for note in digest.notes:
+        root.add(Text(printable(note), style="red"))
+    for run in digest.runs:
+        about = ": ".join(filter(None, (run.name, outcome(run), run.title)))
+        branch = root.add(Text(printable(about), style=_tone(run)))
+        for line in _brief(run):
+            branch.add(Text(printable(line)))
+    console.print(root)
+
+
+def _tone(run: Brief) -> str:
+    if run.code is None:
+        return "default"
+    return "red" if run.code in FAILED else "green" if run.code is ExitCode.CONCLUDED else "yellow"
+
+
+def _brief(run: Brief) -> Iterator[str]:
+    yield from (line for line in run.found.splitlines() if line)
+    if run.code is not None:
+        took = f", {lasting(run.ended - run.began)}" if run.began is not None and run.ended else ""
+        attempts = f", {run.attempts} attempts" if run.folder else ""
+        yield f"exit code {run.code}{took}{attempts}"
+    if run.folder:
+        yield f"good restored: {back(run)}"
+        yield f"run folder: {run.folder}"
+    yield from (*run.notes, *run.commands)
 
 
 def verdict_tree(verdict: Verdict) -> Tree:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import assert_never
 
 from bisect_agent.claims import HypothesisResult
+from bisect_agent.errors import RANK, ExitCode
 from bisect_agent.events import (
     AnyEvent,
     Closed,
@@ -37,6 +39,7 @@ from bisect_agent.events import (
 )
 from bisect_agent.evidence import accused
 from bisect_agent.model import Evidence, Prediction, State, Takeover
+from bisect_agent.report.digest import Brief
 from bisect_agent.signatures import printable
 from bisect_agent.tree import Node, SymptomResult, said
 from bisect_agent.verdict import TrialResult, Verdict
@@ -172,6 +175,44 @@ def acted(takeover: Takeover) -> str:
         case None:
             restored = takeover.wrong or ("nothing had to be restored" if takeover.done else "it is at work")
     return f"{takeover.why}: {ended}; {restored}"
+
+
+ENDS = {
+    ExitCode.CONCLUDED: "a cause is established",
+    ExitCode.NOT_ESTABLISHED: "no cause is established",
+    ExitCode.USAGE: "the playbook cannot be used",
+    ExitCode.NOTHING_TO_BISECT: "nothing to bisect",
+    ExitCode.TARGET: "the target cannot be used",
+    ExitCode.BUDGET: "the budget is spent",
+    ExitCode.NOT_RESTORED: "`good` is not restored or the target is dirty",
+    ExitCode.BUG: "a bug of ours",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+"""The exit codes of a run, in words."""
+FAILED = frozenset({ExitCode.BUG, ExitCode.NOT_RESTORED, ExitCode.TARGET, ExitCode.USAGE})
+"""Ends that ask for a person."""
+NOT_BEGUN = "not begun"
+"""A run for which there was no time, or no target; its exit code says which."""
+
+
+def outcome(run: Brief) -> str:
+    """How a run stands, in a few words."""
+    if run.code is None:
+        return "running" if run.state == "running" else "not begun yet"
+    return NOT_BEGUN if run.began is None and run.code is not ExitCode.USAGE else ENDS[run.code]
+
+
+def counted(runs: Sequence[Brief]) -> str:
+    """How many runs came to what, the gravest first."""
+    order = [*(ENDS[code] for code in RANK), NOT_BEGUN, "running", "not begun yet"]
+    counts = Counter(map(outcome, runs))
+    return " · ".join(f"{counts[words]} × {words}" for words in order if words in counts)
+
+
+def back(run: Brief) -> str:
+    """Whether `good` was brought back, and why."""
+    word = {True: "yes", False: "NO", None: "not tried"}[run.restored]
+    return f"{word}, {run.why}" if run.why else word
 
 
 def told(event: AnyEvent) -> tuple[str, str] | None:

@@ -104,7 +104,12 @@ class Agent:
 
     def folders(self) -> list[Path]:
         """The run folders, oldest first."""
-        return sorted(self.runs.glob("*")) if self.runs.exists() else []
+        return sorted(path for path in self.runs.glob("*") if path.is_dir())
+
+    def folder_of(self, playbook: Path) -> Path:
+        """The only run folder of a playbook."""
+        (folder,) = [f for f in self.folders() if events(f)[0]["source"] == str(playbook)]
+        return folder
 
     def folder(self) -> Path:
         """The only run folder."""

@@ -118,7 +118,7 @@ def test_what_the_guardian_brought_up_can_be_stopped_without_going_on(agent: Age
 
 def test_a_run_taken_up_in_time_is_none_of_the_guardians_business(agent: Agent) -> None:
     """The attempt is watched on, and nobody ended it."""
-    stack, command = held_in(agent, "t02", "fails")
+    stack, command = held_in(agent, "t02", "fails", (SHORT[1], LIMITS))
     command.send(signal.SIGKILL)
     killed = finished(agent, command)
     resumed = agent.start("resume", killed.folder)

@@ -157,7 +157,7 @@ def test_the_run_is_listed(run: Finished) -> None:
     """With its exit code and its conclusion."""
     runs = run.agent.start("runs", "--runs", run.agent.runs)
     assert runs.end() == ExitCode.CONCLUDED
-    assert f"{run.folder}: exit 0: compile=on × capture=on is the cause\n" == runs.stdout.decode()
+    assert f"{run.folder}: concluded, exit 0: compile=on × capture=on is the cause\n" == runs.stdout.decode()
 
 
 def test_the_good_server_answers_until_it_is_stopped(mutations: dict[str, Finished]) -> None:

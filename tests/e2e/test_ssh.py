@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import pytest
 
 from bisect_agent.errors import ExitCode
 from bisect_agent.model import Setting
-from tests.e2e.agent import Agent, finished, listens, processes_of, tiny
+from tests.e2e.agent import Agent, finished, listens, processes_of, tiny, wait_for
 from tests.hosts.sshd import Sshd, server
 
 
@@ -79,3 +80,22 @@ def test_an_unknown_key_is_not_accepted_by_itself(far: Agent, sshd: Sshd) -> Non
     assert asked.end() == ExitCode.USAGE
     assert b"unknown" in asked.stdout
     assert not (far.home / "known_hosts").exists()
+
+
+def test_one_target_s_trouble_does_not_stop_another_s(far: Agent) -> None:
+    """A run on the box comes to its end while one here stands still, and one elsewhere finds nobody."""
+    for name in ("here", "there", "nowhere"):
+        (far.home / name).mkdir()
+    here = tiny(far.home / "here")
+    box = "target:\n  host: ssh://box\n  cwd: {}/tiny\n  folder: {}\n"
+    there = tiny(far.home / "there", ("target:\n", box.format(far.home / "there", far.home / "files")))
+    nowhere = tiny(far.home / "nowhere", ("target:\n", "target:\n  host: ssh://127.0.0.1:1\n"))
+    here.hold("fails")
+    command = far.start(
+        "run", here.playbook, there.playbook, nowhere.playbook, "--runs", far.runs, "--json", "--quiet"
+    )
+    wait_for(lambda: any((folder / "verdict.html").exists() for folder in far.folders()), "the box's verdict")
+    assert command.running()
+    here.release("fails")
+    assert command.end() == ExitCode.TARGET
+    assert [0, 0, 4] == [run["code"] for run in json.loads(command.stdout)["runs"]]

@@ -79,7 +79,7 @@ class Lab:
         for _ in range(TRIES):
             if code not in {ExitCode.TARGET, ExitCode.NOT_RESTORED}:
                 break
-            code = self.resume()
+            code = self.resume() if self.run().exists() else self.again()
         return code
 
     def again(self) -> int:
