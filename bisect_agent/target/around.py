@@ -19,8 +19,6 @@ Nothing else is changed.
 
 import contextlib
 import errno
-import glob
-import hashlib
 import json
 import os
 import signal
@@ -189,7 +187,7 @@ class Code:
 
     def git(self, path: str, *command: str) -> Optional[bytes]:
         """What git says, None where it says no; nothing of the repository is written."""
-        import subprocess  # Not on top: it takes as long as all the rest.
+        import subprocess
 
         program = which("git")
         if program is None:
@@ -246,6 +244,8 @@ class Code:
 
     def digest(self, folder: str, names: Iterable[str]) -> str:
         """A hash of these files: their names, what they are, and what is in them."""
+        import hashlib  # Not on top, as all that only some looks need.
+
         whole = hashlib.sha256()
         for name in names:
             path = os.path.join(folder, name.rstrip(os.sep))
@@ -265,6 +265,8 @@ class Code:
             return self.state(path)  # A repository in the repository.
         if not stat.S_ISREG(mode):
             return "special"
+        import hashlib
+
         found = hashlib.sha256()
         with open(path, "rb") as file:
             for part in iter(lambda: file.read(1 << 20), b""):
@@ -406,6 +408,8 @@ def beginning(folder: str) -> Optional[float]:
 
 def files(globs: Iterable[str]) -> List[str]:
     """The regular files that fit a pattern; a link is none, wherever it leads."""
+    import glob
+
     found = {path for pattern in globs for path in glob.glob(os.path.expanduser(pattern))}
     return sorted(path for path in found if not os.path.islink(path) and os.path.isfile(path))
 

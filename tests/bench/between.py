@@ -2,8 +2,9 @@
 
 An environment of 300 packages and a repository of 2000 files, one of them changed, are looked at in one
 command, and by one command for each thing, in turn; on this machine, and over SSH where there is a server.
-Prints both medians, and from what round trip on the one command is the quicker way. Exits with 1 where a look
-on this machine takes longer than is promised.
+Prints both medians, and from what round trip on the one command is the quicker way; and what a Python costs
+that does nothing, which is the least that a look can take. Exits with 1 where a look on this machine takes
+longer than is promised.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from tests.worlds import playbook_of  # noqa: E402
 PROMISED = 0.1
 RUNS = 20
 PACKAGES, FILES = 300, 2000
+NOTHING = (sys.executable, "-I", "-S", "-c", "pass")
 
 
 def made(place: Path) -> None:
@@ -98,6 +100,8 @@ def main() -> int:
             print(f"{kind:5}  one look {looks[kind] * 1000:4.0f} ms", end="   ")
             print(f"a command for each thing {each * 1000:4.0f} ms", end="   ")
             print(f"ratio {each / looks[kind]:3.1f}, 1 at a round trip of {equal * 1000:.0f} ms")
+    nothing = median(seconds(lambda: subprocess.run(NOTHING, check=True)) for _ in range(RUNS))
+    print(f"a Python that does nothing {nothing * 1000:.0f} ms")
     print(f"promised at most   {PROMISED * 1000:4.0f} ms on this machine")
     return 0 if looks["local"] <= PROMISED else 1
 
