@@ -13,7 +13,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from bisect_agent import stacks
+import re2
+
+from bisect_agent import between, stacks, surroundings
 from bisect_agent.answers import complaint
 from bisect_agent.edge import CACHES, Edge, Emit, Task, order
 from bisect_agent.errors import TargetError, Unreachable
@@ -30,13 +32,17 @@ from bisect_agent.facts import facts
 from bisect_agent.folder import ENV, LOG, SCRIPT, RunFolder, attempt_path, canonical, digest
 from bisect_agent.hosts import DiskFull
 from bisect_agent.model import (
+    Aftermath,
+    Before,
     Exhibit,
     Exit,
     FileLine,
+    Fingerprint,
     Observation,
     OutOfMemory,
     Process,
     Reason,
+    Role,
     Stacks,
     Trouble,
     Why,
@@ -47,6 +53,7 @@ from bisect_agent.record import Record
 from bisect_agent.secrets import Masker, encode
 from bisect_agent.serving import busy, held
 from bisect_agent.signatures import Scanner, watches
+from bisect_agent.surroundings import Answer
 from bisect_agent.target.launcher import CALL, Order, Setback, Stopped
 from bisect_agent.target.launcher import LOG as TARGET_LOG
 from bisect_agent.watching import ALIVE_EVERY, POLL, End, Watch
@@ -57,10 +64,16 @@ PORTS_FREE_WITHIN = 5.0
 """Seconds after the stop in which the ports must be free."""
 LEAVING = 60.0
 """Seconds without an answer from the target after which an attempt that was cancelled is left."""
+MEMORY_UNSURE_AFTER = 2.0
+"""Seconds after which no more is waited for memory that may be another attempt's."""
+MEMORY_AGAIN = 0.5
+"""Seconds between two looks at that memory."""
 STACKS = ("stacks-1.txt", "stacks-2.txt")
 """The files beside the log that hold the two looks at the stacks."""
 KERNEL = "kernel.txt"
 """The file beside the log that holds what the kernel says of memory kills."""
+ENVIRONMENT = "environment.txt"
+"""The file beside the log that holds what makes an attempt's surroundings other ones than before."""
 KERNEL_LINES = 8
 """The lines of it that an observation holds: two or three tell of one kill."""
 BY_KILL = (Exit(signal=9), Exit(code=137))
@@ -105,6 +118,8 @@ class _Attempt:
         self.idle = 0.0
         self.stacks: Stacks | None = None
         self.busy: tuple[int, ...] = ()
+        self.before: Before | None = None
+        self.aftermath: Aftermath | None = None
 
     def run(self) -> None:
         """All steps; a setback of ours ends the attempt, and what was started is ended all the same."""
@@ -118,6 +133,8 @@ class _Attempt:
         except (Setback, TargetError) as error:
             # Whether anything lives is not known: nothing may be started here until somebody has looked.
             end, stopped = replace(end, trouble=_unstopped(_trouble(error))), None
+        if stopped is not None and self.launched:
+            end = self.looked_around(end)
         self.close(end, stopped)
 
     def abandon(self) -> None:
@@ -142,7 +159,7 @@ class _Attempt:
         Nothing is started a second time: the target's claim stands, whatever our record lost. What was
         being ended is ended, with the same bytes as evidence; what was watched is read again.
         """
-        self.target = f"{self.edge.folder}/{begun.folder}"
+        self.target, self.before = f"{self.edge.folder}/{begun.folder}", begun.before
         status = self.edge.launcher.status(self.target)
         if begun.state == "launching" and not status.claimed:
             self.target = ""
@@ -168,9 +185,19 @@ class _Attempt:
         return self.watching.run()
 
     def preflight(self) -> None:
-        """The ports must be free before we start, or the answers would be somebody else's."""
+        """The ports must be free before we start, or the answers would be somebody else's.
+
+        And the target must be what it was, or nothing that is seen can be compared with what was seen before.
+        """
         if taken := busy(self.edge.launcher, self.playbook.target.ports):
             raise Setback(Reason.PORT_BUSY, taken)
+        if self.task.baseline is None:
+            return
+        seen = between.look(self.playbook, self.edge, self.folder, self.task.baseline)
+        self.before = surroundings.before(seen, self.task.tag)
+        changed = between.compared(seen, self.task.baseline)
+        if changed and self.task.trial.control != "restore":  # `good` is brought back wherever it runs.
+            raise Setback(Reason.ENVIRONMENT, f"nothing was started: {'; '.join(changed)}")
 
     def launch(self) -> None:
         """Says what is about to be started, and starts it."""
@@ -187,6 +214,7 @@ class _Attempt:
                 tag=self.task.tag,
                 script=digest(order.script),
                 env=digest(variables),
+                before=self.before,
             )
         )
         self.start(order)
@@ -336,9 +364,56 @@ class _Attempt:
             left=(*stopped.left, *map(_doubtful, stopped.suspects)) if stopped else (),
             busy_ports=self.busy,
             trouble=end.trouble,
+            aftermath=self.aftermath,
         )
         self.folder.write(f"{self.path}/observation.json", canonical(observation))
         self.emit(Closed(trial=self.trial, attempt=self.number, observation=observation))
+
+    def looked_around(self, end: End) -> End:
+        """The end, which is excused where no look can be had at what is around: nobody knows what changed."""
+        if self.before is None or self.task.baseline is None:
+            return end
+        try:
+            self.aftermath = self.left_around(self.before, self.task.baseline)
+        except (Setback, TargetError) as error:
+            return end if end.trouble else replace(end, trouble=_trouble(error))
+        return end
+
+    def left_around(self, before: Before, baseline: Fingerprint) -> Aftermath | None:
+        """What the attempt left around it, and what changed there; None where there is nothing to say."""
+        playbook, leaver = self.playbook, between.Leaver(self.target, self.task.tag)
+        seen = self.patiently(
+            lambda: between.look(playbook, self.edge, self.folder, baseline, before, leaver)
+        )
+        # The signatures tell the machine's own trouble from faults of a GPU that a stack can bring about.
+        infra = [s for s in (*playbook.observe.signatures, *playbook.signatures) if s.role is Role.INFRA]
+        faults = [line for line in seen.log.lines if any(re2.search(s.pattern, line) for s in infra)]
+        changed = (*between.compared(seen, baseline), *surroundings.happened(before, seen), *faults)
+        memory, unsure = self.memory_held(before, seen)
+        data = encode(self.masker.mask("".join(f"{line}\n" for line in changed)))
+        found = Aftermath(
+            changed=self.exhibit(ENVIRONMENT, data, stacks.lines(data)) if changed else None,
+            heard=tuple(line for line in seen.log.lines if line not in faults),
+            memory=memory,
+            unsure=unsure,
+            removed=seen.left.removed,
+            kept=seen.left.kept,
+            more=seen.left.more,
+        )
+        return found if found != Aftermath() else None
+
+    def memory_held(self, before: Before, seen: Answer) -> tuple[str, str]:
+        """Waits until the GPUs' memory is back: what of it is not in the end, or why that cannot be told."""
+        begun = self.edge.clock.monotonic()
+        while held := surroundings.held(before, seen, self.task.tag):
+            waited = self.edge.clock.monotonic() - begun
+            unsure = surroundings.unsure(before, seen, self.task.tag)
+            if waited >= (MEMORY_UNSURE_AFTER if unsure else self.edge.memory_back):
+                said = f"{waited:.0f} s after the stop: {held}"
+                return ("", said) if unsure else (said, "")
+            self.edge.clock.sleep(MEMORY_AGAIN)
+            seen = self.patiently(lambda: between.gpus(self.edge))
+        return "", ""
 
     def kept_stacks(self) -> Stacks | None:
         """Keeps the looks that were taken, and says what moved between them."""

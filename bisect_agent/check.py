@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bisect_agent import playbook
+from bisect_agent.between import fingerprint
 from bisect_agent.clock import SystemClock
 from bisect_agent.edge import Edge
 from bisect_agent.errors import TargetError, UsageError
@@ -90,6 +91,10 @@ def _commands(resolved: Playbook, masker: Masker) -> Iterator[str]:
             yield f"before each start, {factor.path} is written; in the end it is put back"
     if resolved.caches:
         yield f"every attempt begins with empty caches: {', '.join(resolved.caches)}"
+    if resolved.cached == "shared" and resolved.profile is not None:
+        yield "all attempts share the caches of the machine: what one compiled, the next one finds"
+    for path in resolved.target.code:
+        yield f"an attempt counts only while this code stays as it is: {path}"
     if isinstance(resolved.restore, Command):
         yield f"in the end: {masker.mask(resolved.restore.command)}, which must bring a server that answers"
     else:
@@ -136,10 +141,10 @@ def _could_run(host: Host, resolved: Playbook, ours: Mapping[str, str]) -> Asked
         launcher.install()
         if taken := busy(launcher, resolved.target.ports):
             raise TargetError(taken, "stop that server, or give the playbook another port")
-        if resolved.profile is None:
-            return Asked()
         values = tuple(playbook.secrets_of(resolved, ours).values())
-        return ask(resolved, Edge(host, launcher, folder, host.python, SystemClock(), ours, values))
+        edge = Edge(host, launcher, folder, host.python, SystemClock(), ours, values)
+        fingerprint(resolved, edge)
+        return ask(resolved, edge) if resolved.profile is not None else Asked()
     except Setback as setback:
         raise TargetError(setback.trouble.detail, "look at the target, then check again") from setback
     finally:

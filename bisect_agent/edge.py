@@ -9,7 +9,7 @@ from bisect_agent.clock import Clock
 from bisect_agent.events import Attempt as Begun
 from bisect_agent.events import OfAttempt
 from bisect_agent.hosts import Host
-from bisect_agent.model import Configuration, Playbook, Trial
+from bisect_agent.model import Configuration, Fingerprint, Playbook, Trial
 from bisect_agent.playbook import arguments, environment, files, script
 from bisect_agent.standstill import BETWEEN_LOOKS
 from bisect_agent.target.launcher import Launcher, Order
@@ -19,6 +19,11 @@ BOUND = 10.0
 CACHES = "caches"
 """The folder, in the attempt's own on the target, for the caches that are to be empty at its start."""
 
+SMI = 10.0
+"""Seconds for nvidia-smi: one that waits for a driver that is gone waits for ever."""
+MEMORY_BACK = 30.0
+"""Seconds after a stop in which GPUs must be as free as before; an H200 needs 0.3 s after a SIGKILL."""
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -26,6 +31,7 @@ class Edge:
 
     `folder` and `python` are the target's; `ours` is our own environment, `secrets` what is masked.
     `between_looks` are the seconds between two looks at the stacks of an attempt whose time is over.
+    nvidia-smi gets `smi` seconds, and within `memory_back` the memory of the GPUs must be free after a stop.
     """
 
     host: Host
@@ -36,6 +42,8 @@ class Edge:
     ours: Mapping[str, str]
     secrets: tuple[str, ...]
     between_looks: float = BETWEEN_LOOKS
+    smi: float = SMI
+    memory_back: float = MEMORY_BACK
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,8 @@ class Task:
     """What is to be carried out.
 
     `keep` leaves a server that answers running, for the restore; `answer` is what `good` answered.
-    `begun` is how far an earlier process of ours came with this very attempt.
+    `begun` is how far an earlier process of ours came with this very attempt. `baseline` is what the target
+    was before the first trial; None where nobody looked.
     """
 
     playbook: Playbook
@@ -53,6 +62,7 @@ class Task:
     keep: bool = False
     answer: str | None = None
     begun: Begun | None = None
+    baseline: Fingerprint | None = None
 
 
 def order(

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from bisect_agent import events, search
+from bisect_agent import between, events, search, surroundings
 from bisect_agent.attempt import PORTS_FREE_WITHIN, carry_out
 from bisect_agent.claims import moves, predict, relevant
 from bisect_agent.edge import BOUND, Edge, Task
@@ -33,6 +33,7 @@ from bisect_agent.model import (
     Passed,
     Playbook,
     Reason,
+    Settled,
     StoppedBy,
     Takeover,
     Trial,
@@ -133,7 +134,7 @@ class Engine:
         self._deadline = 0.0
         self._hour: Hour | None = None
         self.state: RunState = events.fold(journal.entries)
-        self._judged_before = len(self.state.judged())
+        self._judged_before = self._looked_after = len(self.state.judged())
 
     # --- from outside ---------------------------------------------------------------------------------
 
@@ -184,7 +185,7 @@ class Engine:
         try:
             return self._investigate(capacity)
         except (TargetError, Setback) as error:
-            return search.Finished(StoppedBy.TARGET, str(error).replace("\n  try:", "; try:"))
+            return search.Finished(StoppedBy.TARGET, _in_a_line(error))
 
     def _investigate(self, capacity: int) -> search.Finished:
         if self.state.state == "opened":
@@ -233,6 +234,8 @@ class Engine:
                 return search.Finished(StoppedBy.DIRTY, run.outcome.detail)
         if self._lost:
             return search.Finished(StoppedBy.TARGET, self._lost)
+        if changed := self._another_environment(judged[self._looked_after :]):
+            return search.Finished(StoppedBy.TARGET, changed)
         limits = self._playbook.limits
         if not self._flights and len(judged) >= limits.trials:
             return search.Finished(StoppedBy.BUDGET, f"limits.trials: {limits.trials} attempts were made")
@@ -254,7 +257,32 @@ class Engine:
         limits, restore = self._playbook.limits, SLOWER * self._reserve()
         if not restore and isinstance(self._playbook.restore, Command):
             restore = limits.start
-        return ending(limits) + restore
+        gpus = self.state.baseline is not None and surroundings.has_gpus(self.state.baseline)
+        return ending(limits) + (self._edge.memory_back if gpus else 0.0) + restore
+
+    def _another_environment(self, judged: Sequence[Settled]) -> str:
+        """Whether the target is still another one, where one of these attempts has shown that; empty if not.
+
+        What came and went has cost an attempt, and no more.
+        """
+        self._looked_after += len(judged)
+        shown = any(
+            isinstance(run.outcome, Unresolved) and run.outcome.reason is Reason.ENVIRONMENT for run in judged
+        )
+        if not shown or self.state.baseline is None:
+            return ""
+        try:
+            self._compare(between.again(self._playbook, self._edge, self._folder, self.state.baseline))
+        except (TargetError, Setback) as error:
+            return _in_a_line(error)
+        return ""
+
+    def _compare(self, changed: Sequence[str]) -> None:
+        """Ends the run where the target has changed: what is run now has nothing to be held against."""
+        if changed:
+            message = f"the environment changed since the first trial: {'; '.join(changed)}"
+            remedy = "put that back and resume, or start a new run"
+            raise TargetError(f"{self._edge.host.name}: {message}", remedy)
 
     def _reserve(self) -> float:
         """Seconds kept back for the restore: as long as `good` took when it worked.
@@ -279,7 +307,11 @@ class Engine:
         for name, fact in facts(edge.folder, edge.python).items():
             ended = host.run(fact.command, timeout=30)
             found[name] = fact.parse(ended.stdout.decode(errors="replace"))
-        self._append(events.TargetSurveyed(folder=edge.folder, facts=found))
+        baseline = self.state.baseline
+        seen = between.fingerprint(self._playbook, edge, self._folder)
+        found |= surroundings.facts(seen, self._playbook.profile)
+        self._append(events.TargetSurveyed(folder=edge.folder, facts=found, fingerprint=seen))
+        self._compare(surroundings.changes(baseline, seen) if baseline else ())
         if found["free_mib"].isdigit() and int(found["free_mib"]) < FREE_MIB:
             raise TargetError(
                 f"{host.name}: {found['free_mib']} MiB free in {edge.folder}", "free some space"
@@ -335,7 +367,16 @@ class Engine:
         if begun is None:
             self._folder.set_aside(attempt_path(trial, number))
         answer = known_so_far(self._playbook, self.state).answer
-        task = Task(self._playbook, trial, number, tag, keep=keep, answer=answer, begun=begun)
+        task = Task(
+            self._playbook,
+            trial,
+            number,
+            tag,
+            keep=keep,
+            answer=answer,
+            begun=begun,
+            baseline=self.state.baseline,
+        )
         cancel = threading.Event()
 
         def fly() -> None:
@@ -562,6 +603,11 @@ class Engine:
 def ending(limits: Limits) -> float:
     """Seconds that it may take to end an attempt in flight."""
     return limits.stop + BOUND + PORTS_FREE_WITHIN
+
+
+def _in_a_line(error: TargetError | Setback) -> str:
+    """An error as a part of a sentence."""
+    return str(error).replace("\n  try:", "; try:")
 
 
 def known_so_far(playbook: Playbook, state: RunState) -> Known:

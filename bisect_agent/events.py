@@ -19,6 +19,8 @@ from bisect_agent.model import (
     RETRIED,
     UNCOUNTED,
     Asked,
+    Before,
+    Fingerprint,
     Frozen,
     Limits,
     Match,
@@ -89,11 +91,12 @@ class Resumed(Frozen):
 
 
 class TargetSurveyed(Frozen):
-    """Read-only facts of the target, before anything was started there."""
+    """Read-only facts of the target, before anything was started there; what must stay is `fingerprint`."""
 
     kind: Literal["target-surveyed"] = "target-surveyed"
     folder: str
     facts: Mapping[str, str]
+    fingerprint: Fingerprint | None = Field(default=None, exclude_if=lambda seen: seen is None)
 
 
 class TargetGuarded(Frozen):
@@ -142,7 +145,8 @@ class _OfAttempt(Frozen):
 class Launching(_OfAttempt):
     """The intent: this script, with this tag, is about to be put into this folder and started.
 
-    `script` and `env` are the sha256 of our copies; secrets are masked in the second.
+    `script` and `env` are the sha256 of our copies; secrets are masked in the second. `before` is what was
+    around it then, for a later process of ours to see what changed.
     """
 
     kind: Literal["launching"] = "launching"
@@ -150,6 +154,7 @@ class Launching(_OfAttempt):
     tag: str
     script: str
     env: str
+    before: Before | None = Field(default=None, exclude_if=lambda before: before is None)
 
 
 class Launched(_OfAttempt):
@@ -313,7 +318,7 @@ class Entry:
 class Attempt:
     """One attempt as far as it has come. `began` and `ended` are in seconds since the epoch.
 
-    `cut` is the log's byte at which our stop began.
+    `cut` is the log's byte at which our stop began, `before` what was around it before its start.
     """
 
     number: int = 1
@@ -326,6 +331,7 @@ class Attempt:
     phase: str = ""
     ending: Ending | None = None
     cut: int | None = None
+    before: Before | None = None
     observation: Observation | None = None
     settled: Settled | None = None
 
@@ -339,13 +345,14 @@ class RunState:
     at anew: what was lost until then does not count against it. `ended` and `brought_back` are the commands
     run for the owners' server; `put_back` tells of the files that factors write. `takeovers` are what
     guardians did; `taken_over` is what one did since the run was begun, or taken up: the target is not ours
-    any more.
+    any more. `baseline` is what the target was before the first trial.
     """
 
     state: str = initial(INVESTIGATION)
     exported: Exported | None = None
     started: RunStarted | None = None
     surveyed: TargetSurveyed | None = None
+    baseline: Fingerprint | None = None
     asked: Asked = field(default_factory=Asked)
     planned: Mapping[str, TrialPlanned] = field(default_factory=dict)
     restore: RestorePlanned | None = None
@@ -503,7 +510,8 @@ def apply(state: RunState, entry: Entry) -> RunState:
                 running=(*state.running, *good),
             )
         case TargetSurveyed():
-            return replace(state, state=_go(state, "survey"), surveyed=event)
+            baseline = state.baseline or event.fingerprint
+            return replace(state, state=_go(state, "survey"), surveyed=event, baseline=baseline)
         case StackAsked():
             return replace(state, asked=event.asked)
         case TrialPlanned():
@@ -580,7 +588,8 @@ def _running(state: RunState, event: OfAttempt) -> tuple[str, ...]:
 def _advance(state: RunState, key: tuple[str, int], event: OfAttempt, at: float) -> Attempt:
     match event:
         case Launching():
-            return replace(_step(state, key, "intend"), folder=event.folder, tag=event.tag, began=at)
+            intent = _step(state, key, "intend")
+            return replace(intent, folder=event.folder, tag=event.tag, began=at, before=event.before)
         case Launched():
             return _step(state, key, "launch")
         case LogSeen():

@@ -215,7 +215,8 @@ def _told(source: RunFolder) -> Known:
     target = playbook.target
     url = urlsplit(target.host if "://" in target.host else f"//{target.host}")
     hosts, users = {url.hostname or ""}, {url.username or ""}
-    kernels, paths, public = set[str](), {target.cwd, target.folder or ""}, set(playbook.caches.values())
+    kernels, paths = set[str](), {target.cwd, target.folder or "", *target.code}
+    public = set(playbook.caches.values())
     trials = {}
     journal = source.read(JOURNAL)
     users.update(_OWNER.findall(journal.decode()))
@@ -404,6 +405,9 @@ class _Copy:
             update["stacks"] = seen.stacks.model_copy(update={"looks": looks})
         if was.memory and was.memory.file:
             update["memory"] = was.memory.model_copy(update={"file": self.exhibit(event, was.memory.file)})
+        if was.aftermath and was.aftermath.changed and seen.aftermath:
+            changed = self.exhibit(event, was.aftermath.changed)
+            update["aftermath"] = seen.aftermath.model_copy(update={"changed": changed})
         if was.serving and seen.serving:
             self.answers(event, was.serving, seen.serving)
         seen = seen.model_copy(update=update)

@@ -292,3 +292,37 @@ def names_of(stdout: str) -> tuple[Names, ...]:
         return tuple(Names.model_validate(found) for found in json.loads(last))
     except (ValueError, TypeError, RecursionError):
         return ()
+
+
+# --- where its packages are ---------------------------------------------------------------------------
+
+_PLACES = """
+import json, os, sys
+print("\\n" + json.dumps([os.path.abspath(path) for path in sys.path if path and os.path.isdir(path)]))
+"""
+_INSTALLER = re.compile(r"(?:.*/)?(?:pip[\d.]*|uv|conda|mamba|micromamba|pixi|poetry)")
+_INSTALLING = frozenset({"add", "create", "install", "remove", "sync", "uninstall", "update", "upgrade"})
+
+
+def places_command(python: Interpreter) -> tuple[str, ...]:
+    """The command that prints the folders in which a Python looks for packages."""
+    place = (python.command, python.path, python.pythonpath, python.folder)
+    return ("bash", "-c", _FIND, "bash", *place, _PLACES, "")
+
+
+def places_of(stdout: str) -> tuple[str, ...]:
+    """What that command printed; nothing where it printed something else."""
+    last = next((line for line in reversed(stdout.splitlines()) if line.strip()), "")
+    try:
+        found = json.loads(last)
+    except (ValueError, RecursionError):
+        return ()
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def installs(script: str) -> bool:
+    """Whether a launch script installs packages itself: then they are what it varies."""
+    return any(
+        any(map(_INSTALLER.fullmatch, words)) and not _INSTALLING.isdisjoint(words)
+        for words in commands(script)
+    )

@@ -205,6 +205,8 @@ class _Case:
         if seen.left:
             names = ", ".join(f"{p.pid} {p.name}".strip() for p in seen.left)
             return self._unresolved(Reason.DIRTY, f"still alive after the stop: {names}")
+        if seen.aftermath and seen.aftermath.memory:
+            return self._unresolved(Reason.DIRTY, f"GPU memory, {seen.aftermath.memory}")
         if seen.trouble:
             return self._unresolved(seen.trouble.reason, seen.trouble.detail)
         if seen.busy_ports:
@@ -212,6 +214,10 @@ class _Case:
             return self._unresolved(Reason.DIRTY, f"still taken after the stop: port {ports}")
         if seen.why is Why.CANCELLED:
             return self._unresolved(Reason.INTERRUPTED, f"stopped by us in phase {seen.phase or 'start'}")
+        if seen.aftermath and seen.aftermath.changed and self.trial.control != "restore":
+            lines = self._exhibited(seen.aftermath.changed)
+            detail = "; ".join(line.text for line in lines)
+            return Unresolved(reason=Reason.ENVIRONMENT, detail=detail, evidence=lines)
         if invalid := self._signed(Role.INVALID):
             return self._unresolved(Reason.INVALID, invalid[0].text, invalid[:1])
         if seen.exit == Exit(code=UNTESTABLE):

@@ -286,7 +286,7 @@ class Target(Frozen):
     """Where the stack runs.
 
     `env` are values set for every attempt, `passed` names taken from ours; `stop` is the command that
-    ends the server which its owners left running there.
+    ends the server which its owners left running there. `code` are paths that are to stay as they are.
     """
 
     host: str
@@ -296,6 +296,7 @@ class Target(Frozen):
     env: Mapping[str, str] = Field(default_factory=dict)
     passed: tuple[str, ...] = ()
     stop: str | None = None
+    code: tuple[str, ...] = Field(default=(), exclude_if=lambda code: not code)
 
 
 class Kind(StrEnum):
@@ -328,7 +329,8 @@ class Profile(Frozen):
     """What is known of a stack beside how it is observed.
 
     `caches` are the variables that name its cache folders, each with the folder's name below the
-    attempt's own. `help` says that the launch script with `--help` only prints what it knows.
+    attempt's own. `leaves` are patterns of files that a killed stack leaves behind.
+    `help` says that the launch script with `--help` only prints what it knows.
     `retired` are options and variables of other versions, each with what to write instead.
     """
 
@@ -337,6 +339,7 @@ class Profile(Frozen):
     shown: Shown | None = None
     help: bool = False
     caches: Mapping[str, str] = Field(default_factory=dict)
+    leaves: tuple[str, ...] = Field(default=(), exclude_if=lambda leaves: not leaves)
     retired: Mapping[str, str] = Field(default_factory=dict)
 
 
@@ -363,6 +366,10 @@ class Asked(Frozen):
     reads: tuple[str, ...] = ()
 
 
+Cached = Literal["fresh", "shared"]
+"""Whether every attempt begins with empty caches, or with what the ones before it have left there."""
+
+
 class Command(Frozen):
     """A shell command of the playbook's, run in the folder of the launch script."""
 
@@ -373,8 +380,10 @@ class Playbook(Frozen):
     """A playbook with everything resolved: no default, file or family is looked up after this.
 
     `caches` are variables that name cache folders, each with a folder's name: every attempt gets empty
-    ones of its own. `every_cause` says that the search goes on after the first cause. `notify` are the
-    names of variables of ours whose values say who is told of the end.
+    ones of its own. `cached` says whether that is so, None in a run that was begun before this was recorded.
+    `leaves` are patterns of files that an attempt may leave behind. `every_cause` says that the search goes
+    on after the first cause. `notify` are the names of variables of ours whose values say who is told of
+    the end.
     """
 
     title: str
@@ -392,6 +401,8 @@ class Playbook(Frozen):
     restore: Literal["good", "none"] | Command
     profile: Profile | None = None
     caches: Mapping[str, str] = Field(default_factory=dict)
+    cached: Cached | None = Field(default=None, exclude_if=lambda cached: cached is None)
+    leaves: tuple[str, ...] = Field(default=(), exclude_if=lambda leaves: not leaves)
     every_cause: bool = False
     notify: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
 
@@ -462,6 +473,36 @@ class Trial(Frozen):
         if self.change is None:
             return str(self.control)
         return ",".join(str(s) for s in self.change.settings())
+
+
+# --- what is around it ------------------------------------------------------------------------------
+
+
+class Fingerprint(Frozen):
+    """What a target is: trials can be compared only while all of it stays.
+
+    `parts` are by name; `folders` are those in which the stack's Python looks for packages. `unread` says
+    of a part why it is not known.
+    """
+
+    parts: Mapping[str, str] = Field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    unread: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Before(Frozen):
+    """What an attempt's surroundings were right before its start, for what may change in every attempt.
+
+    `heard` is the number of the kernel's last record, None where its log is closed to us. `faults` are the
+    uncorrected memory errors, `memory` the MiB in use, of each GPU by its uuid. `others` says that
+    processes of other attempts lived.
+    """
+
+    boot: str
+    heard: int | None = None
+    faults: Mapping[str, int] = Field(default_factory=dict)
+    memory: Mapping[str, int] = Field(default_factory=dict)
+    others: bool = False
 
 
 # --- what is seen -----------------------------------------------------------------------------------
@@ -670,6 +711,31 @@ class OutOfMemory(Frozen):
         return self.counted is not None or self.logged is not None
 
 
+class Kept(Frozen):
+    """A file that an attempt may have left behind, and why it was not removed."""
+
+    path: str
+    why: str
+
+
+class Aftermath(Frozen):
+    """What an attempt left around it, as far as there is something to say of it.
+
+    `changed` shows what makes it another environment than before. `heard` are the kernel's lines of faults
+    of a GPU that the stack may have brought about itself. `memory` says what of the GPUs' memory did not
+    come back, `unsure` what may be another attempt's. `removed` and `kept` are files that were left; `more`
+    counts those kept and not named.
+    """
+
+    changed: Exhibit | None = None
+    heard: tuple[str, ...] = ()
+    memory: str = ""
+    unsure: str = ""
+    removed: tuple[str, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    more: int = 0
+
+
 class HttpAnswer(Frozen):
     """What came back: a status and a body, or the error that says why nothing did."""
 
@@ -725,6 +791,7 @@ class Reason(StrEnum):
     NOT_APPLIED = "a level was seen not to take effect"
     INVALID = "the log says that this run is not valid"
     DIRTY = "something of the attempt did not die"
+    ENVIRONMENT = "the environment changed"
     INTERRUPTED = "the run was interrupted"
     GUARDED = "the guardian on the target has taken over"
     UNGUARDED = "the guardian on the target is gone"
@@ -767,7 +834,7 @@ class Observation(Frozen):
     `exit` is how the script's own process ended by itself, None where we ended it. `quiet` and `idle`
     are in seconds: how long the log had stood still, and how long it had told of no progress. `killed`
     counts the processes that took a SIGKILL of ours; `deaths` are those seen to be ended by a signal
-    before our stop began, first in time.
+    before our stop began, first in time. `aftermath` is None where there is nothing to say of it.
     """
 
     reading: Reading = Reading(size=0, lines=0)
@@ -786,6 +853,7 @@ class Observation(Frozen):
     left: tuple[Process, ...] = ()
     busy_ports: tuple[int, ...] = ()
     trouble: Trouble | None = None
+    aftermath: Aftermath | None = Field(default=None, exclude_if=lambda aftermath: aftermath is None)
 
 
 # --- what is made of it -----------------------------------------------------------------------------

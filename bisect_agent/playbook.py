@@ -19,6 +19,7 @@ from bisect_agent.errors import UsageError
 from bisect_agent.hosts.address import Address
 from bisect_agent.launches import complaints, left_behind, words
 from bisect_agent.model import (
+    Cached,
     Command,
     Configuration,
     EnvFactor,
@@ -58,7 +59,8 @@ DEFAULT_RESTORE: Mapping[Kind, Literal["good", "none"]] = MappingProxyType(
     {Kind.SERVER: "good", Kind.JOB: "none"}
 )
 PLAIN = "torch"
-"""The profile whose caches are isolated where a playbook asks for that and names no profile."""
+"""The profile whose caches are isolated where a playbook asks for that and names no profile, and that
+says what is left behind."""
 
 _KEYS = (
     "playbook",
@@ -223,7 +225,9 @@ def placed(playbook: Playbook, home: str) -> Playbook:
     folder = None if target.folder is None else place(target.folder)
     return playbook.model_copy(
         update={
-            "target": target.model_copy(update={"cwd": place(target.cwd), "folder": folder}),
+            "target": target.model_copy(
+                update={"cwd": place(target.cwd), "folder": folder, "code": tuple(map(place, target.code))}
+            ),
             "factors": tuple(
                 factor.model_copy(update={"path": place(factor.path)})
                 if isinstance(factor, FileFactor)
@@ -286,6 +290,7 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
     target = _target(top, keys, kind, folder, ours)
     launch = _launch(top, keys, kind, folder, factors)
     families = profile.families if profile else ()
+    cached = _cached(keys.get("caches"), profile)
     return Playbook(
         title=keys["title"].text("title: what this is about") if "title" in keys else path.stem,
         kind=kind,
@@ -301,7 +306,9 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
         limits=read_limits(keys.get("limits"), kind, profile.limits if profile else {}),
         restore=_restore(keys.get("restore"), DEFAULT_RESTORE[kind]),
         profile=profile.profile if profile else None,
-        caches=_caches(keys.get("caches"), profile, target, factors),
+        caches=_caches(cached, profile, target, factors),
+        cached=cached,
+        leaves=(profile or profiles.load(PLAIN)).profile.leaves,
         every_cause="causes" in keys and keys["causes"].choice(("1", "all")) == "all",
         notify=_notify(keys["notify"], ours) if "notify" in keys else (),
     )
@@ -355,12 +362,17 @@ def _with_further_ports(
     return target.model_copy(update={"ports": tuple(dict.fromkeys((*target.ports, *found)))})
 
 
+def _cached(field: Field | None, profile: Loaded | None) -> Cached:
+    """Whether every attempt has caches of its own."""
+    fresh = profile is not None if field is None else field.choice(("fresh", "shared")) == "fresh"
+    return "fresh" if fresh else "shared"
+
+
 def _caches(
-    field: Field | None, profile: Loaded | None, target: Target, factors: Sequence[Factor]
+    cached: Cached, profile: Loaded | None, target: Target, factors: Sequence[Factor]
 ) -> Mapping[str, str]:
     """The cache folders of each attempt; a variable that the playbook sets itself stays as it says."""
-    fresh = profile is not None if field is None else field.choice(("fresh", "shared")) == "fresh"
-    if not fresh:
+    if cached == "shared":
         return {}
     known = (profile or profiles.load(PLAIN)).profile.caches
     own = {*target.env, *target.passed, *(f.env for f in factors if isinstance(f, EnvFactor))}
@@ -432,7 +444,7 @@ def _target(
     top: Field, keys: Mapping[str, Field], kind: Kind, folder: Path, ours: Mapping[str, str]
 ) -> Target:
     field = keys.get("target")
-    known = ("host", "ports", "cwd", "folder", "env", "pass", "stop")
+    known = ("host", "ports", "cwd", "folder", "env", "pass", "stop", "code")
     entries = {} if field is None else field.section(known, remedy="target: {host: local}")
     if "host" in entries:
         _check_host(entries["host"])
@@ -453,7 +465,18 @@ def _target(
         env=_target_env(entries["env"], ours) if "env" in entries else {},
         passed=tuple(dict.fromkeys(passed)),
         stop=entries["stop"].text("stop: systemctl stop my-server") if "stop" in entries else None,
+        code=_code(entries["code"], folder, remote=remote) if "code" in entries else (),
     )
+
+
+def _code(field: Field, folder: Path, *, remote: bool) -> tuple[str, ...]:
+    """The paths of code that is to stay as it is."""
+    items = field.items("code: [/srv/sglang]")
+    places = [_place(item, folder, remote=remote) for item in items]
+    for number, item in enumerate(items):
+        if item.scalar() and places[number] in places[:number]:
+            item.refuse(f"`{item.scalar()}` is named twice", "remove one of the two")
+    return tuple(places)
 
 
 def _check_host(field: Field) -> None:

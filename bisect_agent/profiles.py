@@ -42,6 +42,7 @@ _KNOWN = (
     "shown",
     "help",
     "caches",
+    "leaves",
     "retired",
     "hypotheses",
     "ports",

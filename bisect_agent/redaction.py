@@ -78,7 +78,7 @@ _PUBLIC = frozenset(
     b" data dist-packages envs flashinfer home hub huggingface include inductor launch.sh lib lib64"
     b" local log logs media memory memory.events memory.oom_control mnt models opt order.json"
     b" playbook.yaml python pytorch run server.log sgl-kernel sgl-workspace sglang share site-packages"
-    b" snapshots src srv tmp torch trials triton var venv vllm workspace".split()
+    b" snapshots src srv tmp torch torch_extensions trials triton var venv vllm workspace".split()
 )
 """Names in paths that say nothing about whose machine it is."""
 _TELLS_NOTHING = re.compile(rb"[A-Za-z]|(?:python|cuda-?|v|sm_)?\d+(?:\.\d+)*")

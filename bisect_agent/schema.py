@@ -98,6 +98,7 @@ def _target() -> Schema:
             "env": _said(_named(None, _TEXT), "Variables of every attempt; ${NAME} is taken from ours."),
             "pass": _said(_list(_TEXT), "Names of variables that every attempt takes from ours."),
             "stop": _said({"type": "string"}, "A command that ends the owners' own server, once."),
+            "code": _said(_list({"type": "string"}), "Folders and files of code that must stay as they are."),
         }
     )
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from pydantic import Field
+
 from bisect_agent.bounds import bound
 from bisect_agent.claims import HypothesisResult, assess, gap, relevant
 from bisect_agent.events import SCHEMA, Attempt, RunState, TrialPlanned
 from bisect_agent.evidence import VOTES, Answer, Boundary, Healing, Inquiry, Standing, Table, accused
 from bisect_agent.model import (
+    Cached,
     Command,
     Configuration,
     Evidence,
@@ -75,6 +78,7 @@ class Verdict(Frozen):
     good_first: Control
     good_restored: Control
     stopped_by: str
+    caches: Cached | None = Field(default=None, exclude_if=lambda cached: cached is None)
     versions: Mapping[str, str]
 
 
@@ -112,6 +116,7 @@ def conclude(playbook: Playbook, state: RunState, version: str) -> Verdict:
         good_first=good_first,
         good_restored=good_restored,
         stopped_by=f"{stopped}: {detail}" if detail else str(stopped),
+        caches=playbook.cached,
         versions={"bisect_agent": version, "schema": str(SCHEMA)},
     )
 
@@ -213,6 +218,10 @@ def _unknown(playbook: Playbook, table: Table, symptom: SymptomResult | None) ->
         gaps.append("which rank failed first: the log's stamps do not show it")
     voiceless = dict.fromkeys(name for run in table.settled for name in run.voiceless)
     gaps += [f"what {name} means: it is also seen while `good` passes, and has no vote" for name in voiceless]
+    if playbook.cached == "shared" and playbook.profile is not None:
+        gaps.append(
+            "what an attempt took from those before it: `caches: shared` lets each find what they compiled"
+        )
     untried = [f.name for f in playbook.factors if f.name not in factors]
     if untried:
         gaps.append(f"whether it needs {', '.join(untried)}: not among the suspects")

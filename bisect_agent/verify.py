@@ -108,7 +108,8 @@ def _reread(folder: RunFolder, playbook: Playbook, trial: Trial, event: Closed) 
 def _exhibits(seen: Observation) -> tuple[Exhibit, ...]:
     """The files beside the log that an observation points to."""
     kernel = (seen.memory.file,) if seen.memory and seen.memory.file else ()
-    return (*(seen.stacks.looks if seen.stacks else ()), *kernel)
+    changed = (seen.aftermath.changed,) if seen.aftermath and seen.aftermath.changed else ()
+    return (*(seen.stacks.looks if seen.stacks else ()), *kernel, *changed)
 
 
 def _reread_exhibit(folder: RunFolder, exhibit: Exhibit) -> None:

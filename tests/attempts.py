@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bisect_agent.attempt import carry_out
+from bisect_agent.between import fingerprint
 from bisect_agent.clock import SystemClock
 from bisect_agent.edge import Edge, Task
 from bisect_agent.events import Closed, OfAttempt
@@ -21,6 +22,7 @@ from bisect_agent.judge import Known, judge
 from bisect_agent.model import (
     Evidence,
     Failed,
+    Fingerprint,
     HttpRequest,
     Limits,
     Observation,
@@ -37,6 +39,8 @@ from tests.worlds import READY, playbook_of
 
 LIMITS = Limits(start=20, quiet=2, request=1, stop=0.5, trials=1, wall=60)
 BETWEEN_LOOKS = 0.5
+SMI, MEMORY_BACK = 2.0, 1.0
+TAG = "tag"
 
 Listener = Callable[[OfAttempt], None]
 
@@ -89,11 +93,16 @@ def free_port() -> int:
 
 
 def attempt(
-    playbook: Playbook, listen: Listener = lambda _: None, path: str = "", host: Host | None = None
+    playbook: Playbook,
+    listen: Listener = lambda _: None,
+    path: str = "",
+    host: Host | None = None,
+    baseline: Callable[[Fingerprint], Fingerprint] | None = None,
 ) -> Attempted:
     """Carries out one attempt at `good`.
 
     `listen` is told each event; `path` are folders before the PATH; `host` is this machine if not given.
+    With a `baseline` the target is looked at before, which is told what was seen and says what is to stay.
     """
     base = Path(playbook.target.cwd)
     host = host or LocalHost()
@@ -109,6 +118,8 @@ def attempt(
         ours=ours,
         secrets=(),
         between_looks=BETWEEN_LOOKS,
+        smi=SMI,
+        memory_back=MEMORY_BACK,
     )
     folder = RunFolder.create(base / "run", b"playbook: 1\n", playbook)
     trial = Trial(id="t01", control="good", configuration=playbook.good)
@@ -118,7 +129,8 @@ def attempt(
         events.append(event)
         listen(event)
 
-    carry_out(Task(playbook, trial, 1, "tag"), edge, folder, emit, threading.Event())
+    stays = baseline(fingerprint(playbook, edge, folder)) if baseline else None
+    carry_out(Task(playbook, trial, 1, TAG, baseline=stays), edge, folder, emit, threading.Event())
     closed = events[-1]
     assert isinstance(closed, Closed)
     settled = judge(playbook, trial, 1, closed.observation, Known())

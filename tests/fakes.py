@@ -186,6 +186,8 @@ class FakeHost:
         strangers: ports that somebody else listens on.
         unanswered: how many of the next calls are lost on the way, after `answered` more.
         free_kib: the free space.
+        around: what a look around shows, beside the boot.
+        looked: how often somebody looked around.
         taken_over: what the guardian did, once it has.
         before_run: is called before a start, with the attempt's folder.
         starts: the configurations started, in order.
@@ -198,6 +200,8 @@ class FakeHost:
     unanswered: int = 0
     answered: int = 0
     free_kib: int = 1 << 30
+    around: Mapping[str, object] = field(default_factory=lambda: {"kernel": "6.8"})
+    looked: int = 0
     taken_over: dict[str, object] | None = None
     before_run: Callable[[str], None] = lambda _: None
     starts: list[Configuration] = field(default_factory=list)
@@ -216,6 +220,9 @@ class FakeHost:
         del timeout
         self._answer()
         match tuple(argv):
+            case (_, "-I", "-S", "-", _):
+                self.looked += 1
+                return _said({"boot": BOOT, **self.around})
             case (_, "-I", "-S", "-c", _, path):
                 known = self.files.get(path)
                 return _printed(hashlib.sha256(known).hexdigest() if known is not None else "missing")

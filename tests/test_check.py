@@ -9,6 +9,7 @@ import pytest
 
 from bisect_agent import library
 from bisect_agent.check import check
+from bisect_agent.errors import TargetError
 
 CASES = Path(__file__).parent / "cases" / "checks"
 
@@ -35,3 +36,13 @@ def test_what_would_run_is_said(case: Path, tmp_path: Path, request: pytest.Fixt
 def test_the_shipped_playbooks_can_run(name: str) -> None:
     """Each of ours passes the check that we give others."""
     assert any(line.startswith("it can run") for line in check(library.playbook(name), {}))
+
+
+def test_code_that_is_not_there_cannot_stay(tmp_path: Path) -> None:
+    """Before anything is started; the path is named."""
+    text = (CASES / "server.yaml").read_text().replace("code: [old.sh]", "code: [gone]")
+    (tmp_path / "server.yaml").write_text(text)
+    (tmp_path / "server.yaml").chmod(0o644)
+    with pytest.raises(TargetError) as error:
+        list(check(tmp_path / "server.yaml", {}))
+    assert f"`target.code`: {tmp_path}/gone: there is no such file or folder" in error.value.message

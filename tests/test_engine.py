@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from bisect_agent.engine import Outcome
+from bisect_agent import library
+from bisect_agent.engine import Engine, Outcome
 from bisect_agent.errors import ExitCode
-from bisect_agent.events import Closed, Entry, Judged, Launched, Launching, TrialPlanned, fold
+from bisect_agent.events import (
+    Closed,
+    Entry,
+    Judged,
+    Launched,
+    Launching,
+    Resumed,
+    TargetSurveyed,
+    TrialPlanned,
+    fold,
+)
 from bisect_agent.hour import Hour
-from bisect_agent.journal import decode
+from bisect_agent.journal import Journal, decode
 from bisect_agent.model import (
+    Before,
     Command,
     Configuration,
+    Fingerprint,
     Kind,
     Playbook,
     Reason,
@@ -27,7 +40,8 @@ from bisect_agent.model import (
     Unresolved,
 )
 from bisect_agent.standstill import BETWEEN_LOOKS
-from tests.fakes import Behaviour, Lab, SetClock, Stack, fails, said, serves, stack_of
+from bisect_agent.verify import verify
+from tests.fakes import PLAN, Behaviour, Lab, SetClock, Stack, fails, said, serves, stack_of
 from tests.worlds import PORT, Rule, World, claim, playbook_of, setting
 
 CLASH = World((Rule(frozenset({setting("compile=on"), setting("capture=on")})),))
@@ -123,6 +137,20 @@ def launches(trial: str) -> Callable[[Entry], bool]:
 def runs(trial: str) -> Callable[[Entry], bool]:
     """Fits the moment in which an attempt of a trial runs."""
     return lambda entry: isinstance(entry.event, Launched) and entry.event.trial == trial
+
+
+def of(trial: str, attempt: int, *kinds: str) -> Callable[[Entry], bool]:
+    """Fits these events of one attempt."""
+    expected = (trial, attempt)
+
+    def fits(entry: Entry) -> bool:
+        event = entry.event
+        return event.kind in kinds and expected == (
+            getattr(event, "trial", None),
+            getattr(event, "attempt", None),
+        )
+
+    return fits
 
 
 def lose_one_call(lab: Lab) -> None:
@@ -645,3 +673,141 @@ def test_a_contradicted_claim_without_a_factor_is_refuted(tmp_path: Path) -> Non
     )
     ran = investigate(tmp_path, bad_does(fails("graphs are off", "error: boom")), playbook)
     assert [State.REFUTED] == [h.state for h in ran.outcome.verdict.hypotheses]
+
+
+# --- the environment --------------------------------------------------------------------------------
+
+
+def changes(**parts: object) -> Callable[[Lab], None]:
+    """The target is another one from now on."""
+
+    def change(lab: Lab) -> None:
+        lab.host.around = {"kernel": "6.8", **parts}
+
+    return change
+
+
+def test_what_must_stay_is_recorded_before_the_first_trial(tmp_path: Path) -> None:
+    """And each attempt's intent says what was around it."""
+    ran = investigate(tmp_path, bad_does(fails("error: boom")))
+    seen = [e.event for e in ran.lab.journal.entries if isinstance(e.event, TargetSurveyed | Launching)]
+    assert isinstance(seen[0], TargetSurveyed)
+    assert seen[0].fingerprint is not None
+    assert {"kernel": "6.8"} == seen[0].fingerprint.parts
+    assert [Before(boot="0b00")] * 4 == [event.before for event in seen[1:] if isinstance(event, Launching)]
+
+
+def test_an_environment_that_stays_another_one_ends_the_run(tmp_path: Path) -> None:
+    """With a sentence, exit 4 and the good server back; nothing more is run that could not be compared."""
+    reacts = Reacts(runs("t02"), changes(kernel="6.9"))
+    ran = investigate(tmp_path, bad_does(fails("error: boom")), reacts=reacts)
+    assert (ExitCode.TARGET, True) == ran.ended
+    assert [Reason.ENVIRONMENT] == ran.reasons("t02")
+    said = "the environment changed since the first trial: kernel: 6.8 → 6.9; try: put that back and resume"
+    assert said in ran.outcome.verdict.tree.text
+    assert [ONE.good, FAST, ONE.good] == ran.lab.host.starts
+    assert ran.outcome.verdict == verify(ran.lab.folder).verdict
+
+
+def test_an_environment_that_changes_back_costs_an_attempt(tmp_path: Path) -> None:
+    """And no more: what was seen before and after can be compared."""
+
+    def react(lab: Lab) -> None:
+        back = lab.journal.entries[-1].event.kind == "closed"
+        changes(kernel="6.8" if back else "6.9")(lab)
+
+    reacts = Reacts(of("t02", 1, "launched", "closed"), react)
+    ran = investigate(tmp_path, bad_does(fails("error: boom")), reacts=reacts)
+    assert (ExitCode.CONCLUDED, True) == ran.ended
+    assert [Reason.ENVIRONMENT] == ran.reasons("t02")
+    assert 2 == len(ran.judged("t02"))
+
+
+def again(ran: Ran) -> Outcome:
+    """The run, taken up by a later process of ours."""
+    lab = ran.lab
+    tags = iter(range(100, 200))
+    with Journal(lab.folder.path, lab.clock.time) as journal:
+        lab.edge.launcher.guard(PLAN)
+        engine = Engine(ONE, lab.folder, journal, lab.edge, "0", lambda _: None, lambda: f"{next(tags):08}")
+        engine.begin(Resumed(versions={}, reopens=True))
+        return engine.run()
+
+
+def test_a_resumed_run_is_held_to_the_first_environment(tmp_path: Path) -> None:
+    """As long as it is another one nothing is started; once it was put back, the run goes on."""
+    ran = investigate(
+        tmp_path, bad_does(fails("error: boom")), reacts=Reacts(runs("t02"), changes(kernel="6.9"))
+    )
+    started = len(ran.lab.host.starts)
+    still = again(ran)
+    assert ExitCode.TARGET is still.code
+    assert "kernel: 6.8 → 6.9" in still.verdict.tree.text
+    assert [ONE.good] == ran.lab.host.starts[started:]  # The good server, which was ended to look around.
+    changes()(ran.lab)
+    assert ExitCode.CONCLUDED is again(ran).code
+
+
+def test_a_restored_server_is_one_in_any_environment(tmp_path: Path) -> None:
+    """That the machine is another one is no reason to leave its users without a server."""
+    reacts = Reacts(lambda entry: entry.event.kind == "concluded", changes(kernel="7"))
+    ran = investigate(tmp_path, bad_does(fails("error: boom")), reacts=reacts)
+    assert (ExitCode.CONCLUDED, True) == ran.ended
+
+
+def test_a_restart_of_the_machine_ends_no_run(tmp_path: Path) -> None:
+    """It is the same machine: the attempt is made again, and all the others still count."""
+
+    def react(lab: Lab) -> None:
+        lab.host.around = {"kernel": "6.8", "boot": "0b01"}
+
+    ran = investigate(tmp_path, bad_does(fails("error: boom")), reacts=Reacts(runs("t02"), react))
+    assert (ExitCode.CONCLUDED, True) == ran.ended
+    assert [Reason.ENVIRONMENT] == ran.reasons("t02")
+
+
+XID = "NVRM: Xid (PCI:0000:9c:00): {}, pid=123, name=python3"
+SMI = {"gpus": {"text": "", "wrong": ""}, "apps": {"text": "", "wrong": ""}}
+
+
+@pytest.mark.parametrize(("number", "excused"), [(79, True), (31, False)])
+def test_a_fault_of_the_gpu_excuses_and_one_of_the_stack_does_not(
+    tmp_path: Path, number: int, *, excused: bool
+) -> None:
+    """The kernel tells of an illegal access too, which may be the very failure that is looked for."""
+    playbook = ONE.model_copy(update={"signatures": (*ONE.signatures, *library.signatures())})
+    told = changes(**SMI, log={"last": 9, "lines": [XID.format(number)]})
+    calm = changes(**SMI, log={"last": 9, "lines": []})
+    reacts = Reacts(
+        of("t02", 1, "launched", "closed"),
+        lambda lab: (calm if lab.kinds("t02")[-1] == "closed" else told)(lab),
+    )
+    ran = investigate(tmp_path, bad_does(fails("error: boom")), playbook, before=calm, reacts=reacts)
+    assert (ExitCode.CONCLUDED, True) == ran.ended
+    assert [Reason.ENVIRONMENT] * excused == ran.reasons("t02")
+    closed = [e.event for e in ran.lab.journal.entries if isinstance(e.event, Closed)]
+    after = next(event.observation.aftermath for event in closed if event.trial == "t02")
+    assert after is not None
+    assert excused is (after.changed is not None)
+    assert excused is not (XID.format(number) in after.heard)
+
+
+def test_a_look_that_cannot_be_had_excuses_the_attempt(tmp_path: Path) -> None:
+    """Nobody knows what has changed; the server was ended all the same, so the target is not dirty."""
+
+    def react(lab: Lab) -> None:
+        closed = lab.kinds("t02")[-1] == "closed"
+        lab.host.around = {"kernel": "6.8"} if closed else {"nonsense": 1}
+
+    reacts = Reacts(of("t02", 1, "stopping", "closed"), react)
+    ran = investigate(tmp_path, bad_does(fails("error: boom")), reacts=reacts)
+    assert (ExitCode.CONCLUDED, True) == ran.ended
+    assert [Reason.UNUSABLE] == ran.reasons("t02")
+
+
+def test_before_the_hour_the_memory_of_gpus_is_waited_for(tmp_path: Path) -> None:
+    """What the end of an attempt may take is kept back, so that `good` is there in time."""
+    with Lab(tmp_path / "run", ONE, bad_does(serves())) as lab:
+        plain = lab.engine._way_out()
+        lab.engine.state = replace(lab.engine.state, baseline=Fingerprint(parts={"gpu driver": "580"}))
+        assert plain + lab.edge.memory_back == lab.engine._way_out()

@@ -14,7 +14,7 @@ import pytest
 
 from bisect_agent.archive import opened, pack
 from bisect_agent.errors import DamagedRun, UsageError
-from bisect_agent.events import Exported
+from bisect_agent.events import Closed, Entry, Exported, Launched
 from bisect_agent.export import Export, export, is_exported
 from bisect_agent.folder import RunFolder
 from bisect_agent.journal import decode
@@ -145,6 +145,27 @@ def test_a_name_that_is_a_word_of_every_run_is_told_and_left(made: Export) -> No
     """A host called `trial` must not make `trial-planned` something else."""
     assert ("trial",) == made.spared
     assert any("--also trial" in line for line in made.summary())
+
+
+def test_what_changed_around_an_attempt_travels_too(tmp_path: Path) -> None:
+    """With its file, and without what tells of the machine in it."""
+
+    def listen(entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, Launched | Closed) and (event.trial, event.attempt) == ("t02", 1):
+            lab.host.around = around("a" if isinstance(event, Closed) else "b")
+
+    def around(commit: str) -> dict[str, object]:
+        state = {"/home/jane/team-x": f"commit {commit}, clean"}
+        return {"kernel": "6.8.0-1-vendor9", "code": {"state": state, "wrong": {}}}
+
+    with Lab(tmp_path / "run", PLAYBOOK, stack(), listen, ours={"HOME": HOME}) as lab:
+        lab.host.around = around("a")
+        lab.begin().engine.run()
+        made = exported(lab.folder, tmp_path / "copy")
+    (kept,) = made.path.glob("trials/t02-bad/1/environment.txt")
+    assert kept.read_text().endswith(": commit a, clean → commit b, clean\n")
+    assert [] == [name for name, data in files(made.path).items() if TRACES.search(data)]
 
 
 def test_further_words_are_replaced_everywhere(run: RunFolder, tmp_path: Path) -> None:

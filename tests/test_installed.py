@@ -13,8 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bisect_agent.arguments import Names, check_names
-from bisect_agent.installed import Interpreter, help_arguments, interpreter, names_command, names_of
+from bisect_agent.installed import (
+    Interpreter,
+    help_arguments,
+    installs,
+    interpreter,
+    names_command,
+    names_of,
+    places_command,
+    places_of,
+)
 from bisect_agent.model import Package
+from tests.strategies import FEW
 
 PLAIN = Interpreter(command="python3")
 VENV = Interpreter(command="/opt/venv/bin/python")
@@ -200,3 +210,43 @@ def test_what_is_found_is_what_names_are_checked_against(site: Path) -> None:
 def test_any_output_can_be_read(output: str) -> None:
     """A target may print what it likes."""
     assert () == names_of(output)
+
+
+# --- where its packages are ---------------------------------------------------------------------------
+
+
+def test_a_python_tells_where_it_looks_for_packages(site: Path) -> None:
+    """By its own path, PYTHONPATH first; what is no folder is left out."""
+    command = places_command(Interpreter(command=sys.executable, pythonpath=f"/nowhere:{site}"))
+    found = places_of(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert str(site) == found[0]
+    assert "/nowhere" not in found
+    assert [path for path in sys.path if path.endswith("site-packages")][-1:] == [
+        path for path in found if path.endswith("site-packages")
+    ]
+
+
+@FEW
+@given(st.text())
+def test_any_word_of_a_python_can_be_read(said: str) -> None:
+    """It may print what it likes before it, and instead of it."""
+    assert isinstance(places_of(said), tuple)
+    assert ("/a",) == places_of(f'{said}\n["/a"]')
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("pip install sglang==$VERSION\nexec python3 -m x", True),
+        ("/opt/v/bin/python -m pip install x && exec python3 -m x", True),
+        ("uv pip install x; python3 -m x", True),
+        ("uv sync --frozen\nexec python3 -m x", True),
+        ("conda install -y x\nexec python3 -m x", True),
+        ("# pip install x\nexec python3 -m x", False),
+        ("pip list\nexec python3 -m install", False),
+        ("exec python3 -m x --install pip", False),
+    ],
+)
+def test_a_script_that_installs_packages_is_known(script: str, *, expected: bool) -> None:
+    """Then they are what it varies, and cannot be what must stay."""
+    assert expected is installs(script)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bisect_agent.judge import Known, judge, known
 from bisect_agent.model import (
+    Aftermath,
     Applied,
     Death,
     Exhibit,
@@ -329,6 +330,37 @@ def test_infrastructure_after_a_root_without_a_stamp_is_a_consequence() -> None:
 def test_our_trouble_outranks_whatever_the_log_says(more: dict[str, object], expected: Reason) -> None:
     """An attempt that is not clean says nothing of the stack."""
     assert expected is reason("error: boom\n", Why.EXITED, **more)
+
+
+CHANGED = Aftermath(
+    changed=Exhibit(
+        path="trials/t02-bad/1/environment.txt",
+        sha256="3" * 64,
+        lines=(FileLine(line=1, offset=0, text="kernel: 6.8 → 6.9"),),
+    )
+)
+
+
+def test_another_environment_is_an_excuse_with_its_lines() -> None:
+    """Whatever the log says: it was not run where the others were run."""
+    found = outcome("error: boom\n", aftermath=CHANGED)
+    assert isinstance(found, Unresolved)
+    assert (Reason.ENVIRONMENT, "kernel: 6.8 → 6.9") == (found.reason, found.detail)
+    assert ["trials/t02-bad/1/environment.txt"] == [line.path for line in found.evidence]
+
+
+def test_an_interruption_comes_before_another_environment() -> None:
+    """It ends the run, and costs the trial no attempt."""
+    assert Reason.INTERRUPTED is reason("", Why.CANCELLED, aftermath=CHANGED)
+
+
+def test_memory_that_is_not_back_is_dirt() -> None:
+    """As a process that did not die is; our own trouble does not hide it."""
+    held = Aftermath(memory="30 s after the stop: NVIDIA H200: 9 GiB used")
+    trouble = Trouble(reason=Reason.UNREACHABLE, detail="no answer")
+    found = outcome("", Why.TROUBLE, aftermath=held, trouble=trouble)
+    assert isinstance(found, Unresolved)
+    assert (Reason.DIRTY, f"GPU memory, {held.memory}") == (found.reason, found.detail)
 
 
 def test_an_interrupted_attempt_says_nothing() -> None:

@@ -25,6 +25,7 @@ from bisect_agent.model import (
     Shown,
 )
 from bisect_agent.signatures import Scanner, Watch, check_pattern
+from bisect_agent.target.around import SHARED_MEMORY
 
 SAMPLES = Path(__file__).parents[1] / "logs" / "samples"
 LOGS = sorted([*SAMPLES.glob("**/*.log"), *SAMPLES.glob("**/*.log.gz")])
@@ -88,6 +89,18 @@ def test_a_shipped_profile_is_called_like_its_file_and_names_what_is_shipped(nam
     assert set() == set(loaded.families) - set(library.families())
     assert sorted(set(folders)) == sorted(folders)
     assert [] == [variable for variable in loaded.profile.caches if variable.startswith("HF_")]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_what_a_stack_leaves_is_named_closely(name: str) -> None:
+    """Shared memory and locks of its own; no pattern could stand for another program's."""
+    leaves = profiles.load(name).profile.leaves
+    assert f"{SHARED_MEMORY}psm_*" in leaves
+    assert [] == [
+        pattern
+        for pattern in leaves
+        if not re2.fullmatch(rf"{SHARED_MEMORY}[\w.-]{{3,}}\*[\w.]*|~/\.cache/\w+/\*/\*/lock", pattern)
+    ]
 
 
 def test_a_profile_that_is_not_there_is_refused_with_the_names_of_the_others() -> None:

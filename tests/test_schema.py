@@ -21,7 +21,7 @@ playbook: 1
 title: every key
 kind: server
 profile: sglang
-target: {host: local, ports: [30000], cwd: /tmp, folder: /tmp/x, env: {A: b}, pass: [C], stop: stop it}
+target: {host: local, ports: [30000], cwd: /tmp, folder: /tmp/x, env: {A: b}, pass: [C], stop: x, code: [/y]}
 pass: [D]
 launch: exec python3 server.py "$@"
 factors:

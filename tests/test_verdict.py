@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from bisect_agent.engine import Outcome
 from bisect_agent.folder import RunFolder
 from bisect_agent.lines import excerpt
-from bisect_agent.model import Evidence, Playbook, State
+from bisect_agent.model import Evidence, Playbook, Profile, State
 from bisect_agent.tree import Node
 from bisect_agent.verdict import Verdict
 from tests.fakes import Lab, stack_of
@@ -234,3 +234,13 @@ def test_every_level_of_a_factor_is_told(either: Verdict) -> None:
     assert ["a=1 fails, 0 fails with boom in capture (t03), 2 fails with boom in capture (t04)"] == part(
         either, "levels"
     )
+
+
+def test_shared_caches_leave_something_unknown(tmp_path: Path) -> None:
+    """Where the profile knows of caches, an attempt may have lived on what another one compiled."""
+    playbook = playbook_of({"a": "01"}, {"a": "1"}).model_copy(
+        update={"cached": "shared", "profile": Profile(name="torch")}
+    )
+    _, outcome = investigated(tmp_path / "run", World((Rule(frozenset({setting("a=1")})),)), playbook)
+    assert "shared" == outcome.verdict.caches
+    assert any("`caches: shared`" in unknown for unknown in outcome.verdict.unknown)

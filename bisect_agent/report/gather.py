@@ -26,7 +26,9 @@ from bisect_agent.evidence import accused
 from bisect_agent.folder import ENV, PLAYBOOK, RESOLVED, SCRIPT, VERDICT, attempt_path, digest
 from bisect_agent.lines import printable, shorten
 from bisect_agent.model import (
+    Aftermath,
     Applied,
+    Before,
     Evidence,
     Failed,
     HttpAnswer,
@@ -299,6 +301,8 @@ class _Gathering:
             taken = seen.busy_ports
             numbers = ", ".join(map(str, taken or ports))
             yield Fact("ports", f"{numbers} {'still taken' if taken else 'free again'}", ok=not taken)
+        if attempt.before and (seen.aftermath or not seen.trouble):
+            yield from _around(attempt.before, seen.aftermath or Aftermath())
 
     def _event(self, kind: type[_Step], run: Settled) -> _Step | None:
         """The first event of a kind of one attempt."""
@@ -359,6 +363,7 @@ class _Gathering:
             "taken up again": f"{resumed} times" if resumed else "",
             "playbook": started.source,
             "pinned": ", ".join(f"{factor}={level}" for factor, level in started.pins.items()),
+            "caches": self._caches(),
             **dict(filter(None, deeds)),
             "events": str(len(self.entries)),
             f"sha256 of {PLAYBOOK}": started.playbook,
@@ -366,6 +371,19 @@ class _Gathering:
             f"sha256 of {VERDICT}": sealed.verdict if sealed else "",
         }
         return {name: value for name, value in record.items() if value}
+
+    def _caches(self) -> str:
+        """What an attempt could find in its caches; empty where the run does not say."""
+        match self.playbook.cached:
+            case "fresh":
+                own = ", ".join(self.playbook.caches) or "none, for the playbook sets them all itself"
+                return f"fresh, each attempt its own: {own}"
+            case "shared":
+                return "shared: what an attempt compiled, those after it could find"
+            case None:
+                return ""
+            case _:
+                assert_never(self.playbook.cached)
 
 
 _DEEDS = (CommandRun, FilesPutBack, GuardianActed)
@@ -393,6 +411,28 @@ def _said(outcome: Outcome) -> str:
             return f"{reason}: {detail}"
         case _:
             assert_never(outcome)
+
+
+def _around(before: Before, after: Aftermath) -> Iterator[Fact]:
+    """What an attempt left around it, and what changed there."""
+    if after.changed:
+        lines = "; ".join(line.text for line in after.changed.lines)
+        yield Fact("environment", lines, ok=False, copied=True)
+    else:
+        yield Fact("environment", "as before the first trial", ok=True)
+    for line in after.heard:
+        yield Fact("the kernel says", line, copied=True)
+    if after.memory:
+        yield Fact("GPU memory", after.memory, ok=False)
+    elif after.unsure:
+        yield Fact("GPU memory", f"perhaps another attempt's: {after.unsure}")
+    elif before.memory:
+        yield Fact("GPU memory", "as before the start", ok=True)
+    if after.removed:
+        yield Fact("left behind", f"removed: {', '.join(after.removed)}", ok=True)
+    if after.kept:
+        more = f"; {after.more} more" if after.more else ""
+        yield Fact("left behind", "; ".join(f"{kept.path}: {kept.why}" for kept in after.kept) + more)
 
 
 def _log(attempt: Attempt) -> LogCopy | None:

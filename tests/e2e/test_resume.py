@@ -138,3 +138,21 @@ def test_what_the_journal_has_lost_is_named(agent: Agent) -> None:
     assert is_whole(again)
     assert run.command("stop").end() == ExitCode.CONCLUDED
     assert [] == processes_of(run.folder)
+
+
+def test_code_that_was_edited_is_put_back_before_the_run_goes_on(agent: Agent) -> None:
+    """Somebody edits the server while `bad` runs: what was run before and after cannot be compared."""
+    server = tiny(agent.home, ("target:\n", "target:\n  code: [server.py]\n"))
+    server.hold("fails")
+    command = agent.run(server.playbook)
+    agent.awaits("launched", "t02")
+    code = server.playbook.parent / "server.py"
+    was = code.read_text(encoding="utf-8")
+    code.write_text(f"{was}# another one\n", encoding="utf-8")
+    server.release("fails")
+    run = finished(agent, command, server.port)
+    assert (ExitCode.TARGET, True) == (run.code, run.verdict().good_restored.ok)
+    assert f"the environment changed since the first trial: code {code}: file " in run.verdict().tree.text
+    assert ExitCode.TARGET == resumed(run).code
+    code.write_text(was, encoding="utf-8")
+    assert is_whole(resumed(run))

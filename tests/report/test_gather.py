@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bisect_agent.errors import ExitCode
+from bisect_agent.events import Entry, Stopping
 from bisect_agent.journal import NAME, decode
-from bisect_agent.model import Configuration, Playbook
+from bisect_agent.model import Cached, Configuration, Playbook
 from bisect_agent.report.dossier import Checked, Dossier, Fact, Meaning, Move
 from bisect_agent.report.files import read_dossier, reports
 from bisect_agent.report.gather import gather
@@ -142,7 +143,7 @@ def test_what_was_verified_is_said_step_by_step(run: Run) -> None:
     names = [fact.name for fact in ran.checked("t01").facts]
     assert ["script", "process", "log", "ready", "listener on 30000"] == names[:5]
     assert ["health", "request", "sent", "answer"] == names[5:9]
-    assert ["mode=safe", "why it ended", "left", "ports"] == names[9:]
+    assert ["mode=safe", "why it ended", "left", "ports", "environment"] == names[9:]
     assert set() == {fact.ok for fact in ran.checked("t01").facts} - {True, None}
     assert ["script", "process", "log"] == [fact.name for fact in ran.checked("t02").facts][:3]
 
@@ -161,6 +162,51 @@ def test_what_is_amiss_is_said(run: Run, behaviour: Behaviour, name: str, said: 
     """And marked as such."""
     fact = run(ONE, bad_does(behaviour)).fact("t02", name)
     assert (False, said) == (fact.ok, fact.said[: len(said)])
+
+
+def test_what_is_around_an_attempt_is_said(tmp_path: Path) -> None:
+    """What changed, what a GPU did not give back, what the kernel said, and what was left behind."""
+    gpu = "GPU-1, NVIDIA H200, 580, {}, 0\n"
+    smi = {"gpus": {"text": gpu.format(3), "wrong": ""}, "apps": {"text": "", "wrong": ""}}
+    held = {**smi, "gpus": {"text": gpu.format(9000), "wrong": ""}}
+    left = {"removed": ["/shm/psm_1"], "kept": [{"path": "/shm/psm_2", "why": "open"}], "more": 2}
+    log = {"last": 1, "lines": ["NVRM: Xid (PCI:0000:9c:00): 31, pid=1"]}
+
+    def listen(entry: Entry) -> None:
+        if isinstance(entry.event, Stopping) and entry.event.trial == "t02":
+            lab.host.around = {"kernel": "6.9", **held, "left": left, "log": log}
+
+    with Lab(tmp_path / "run", ONE, bad_does(fails("error: boom")), listen, ours=OURS) as lab:
+        lab.host.around = {"kernel": "6.8", **smi}
+        outcome = lab.begin().engine.run()
+        ran = Ran(lab, outcome.code, outcome.verdict)
+        assert ["as before the first trial", "as before the start"] == [
+            ran.fact("t01", name).said for name in ("environment", "GPU memory")
+        ]
+        facts = [(fact.name, fact.said, fact.ok) for fact in ran.checked("t02").facts]
+    used = "NVIDIA H200 GPU-1: 9000 MiB used, 3 MiB before; nvidia-smi names no process"
+    assert [
+        ("environment", "kernel: 6.8 → 6.9", False),
+        ("the kernel says", "NVRM: Xid (PCI:0000:9c:00): 31, pid=1", None),
+        ("GPU memory", f"30 s after the stop: {used}", False),
+        ("left behind", "removed: /shm/psm_1", True),
+        ("left behind", "/shm/psm_2: open; 2 more", None),
+    ] == facts[facts.index(("environment", "kernel: 6.8 → 6.9", False)) :]
+    assert ExitCode.NOT_RESTORED is ran.code
+
+
+@pytest.mark.parametrize(
+    ("cached", "said"), [("fresh", "fresh, each attempt its own: TRITON_CACHE_DIR"), ("shared", "shared: ")]
+)
+def test_the_caches_are_said(run: Run, cached: Cached, said: str) -> None:
+    """With the verdict too: what an attempt compiled may have been another one's luck."""
+    caches = {"TRITON_CACHE_DIR": "triton"} if cached == "fresh" else {}
+    ran = run(
+        ONE.model_copy(update={"cached": cached, "caches": caches}),
+        bad_does(fails("capturing", "error: boom")),
+    )
+    assert cached == ran.verdict.caches
+    assert ran.dossier().record["caches"].startswith(said)
 
 
 @pytest.mark.parametrize(
