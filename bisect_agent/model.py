@@ -285,8 +285,8 @@ class Limits(Frozen):
 class Target(Frozen):
     """Where the stack runs.
 
-    `env` are values set for every attempt, `passed` names taken from ours; `stop` is the command that
-    ends the server which its owners left running there.
+    `env` are values set for every attempt, `passed` names taken from ours, `secrets` names of ours whose
+    values are shown nowhere; `stop` is the command that ends the server which its owners left running there.
     """
 
     host: str
@@ -295,6 +295,7 @@ class Target(Frozen):
     folder: str | None = None
     env: Mapping[str, str] = Field(default_factory=dict)
     passed: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
     stop: str | None = None
 
 
