@@ -116,7 +116,8 @@ class Watch:
                         return end
                     if not self.unanswered:
                         return End(Why.SERVED)
-                if self.exited() or clock.monotonic() >= alive_at:
+                # While the log is behind, each question more costs a part of it.
+                if (not self.behind and self.exited()) or clock.monotonic() >= alive_at:
                     if end := self.alive():
                         return end
                     alive_at = clock.monotonic() + ALIVE_EVERY
