@@ -302,6 +302,7 @@ EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Event)
 SAID: Mapping[type[Frozen], tuple[str, ...]] = {
     TargetSurveyed: ("facts",),
     StackAsked: ("asked",),
+    GuardianActed: ("takeover",),
     RestoreEnded: ("left",),
     CommandRun: ("said", "wrong"),
     FilesPutBack: ("wrong",),

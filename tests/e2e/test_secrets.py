@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bisect_agent.errors import ExitCode, TargetError
-from bisect_agent.hosts import Completed, Lock
+from bisect_agent.hosts import Completed
 from bisect_agent.hosts.local import LocalHost
 from bisect_agent.model import Reason, Setting
 from tests.e2e.agent import Agent, Finished, free_port
@@ -73,7 +73,7 @@ MASKED = f"it says {'*' * len(BY_LOOKS)} and {'*' * len(BY_NAME)}"
 
 @dataclass(frozen=True)
 class Quotes(LocalHost):
-    """A machine that quotes secrets in its refusal of one deed: a word of a command, or `lock`."""
+    """A machine that quotes secrets in its refusal of one deed, a word of a command."""
 
     deed: str
 
@@ -82,10 +82,6 @@ class Quotes(LocalHost):
         if self.deed in argv:
             raise TargetError(QUOTE)
         return super().run(argv, timeout=timeout, stdin=stdin)
-
-    def lock(self, path: str, holder: str) -> Lock | str:
-        """What holds it may say anything."""
-        return QUOTE if self.deed == "lock" else super().lock(path, holder)
 
 
 @pytest.fixture
@@ -113,5 +109,5 @@ def test_what_ends_a_run_is_told_without_secrets(scene: Scene) -> None:
 def test_what_prevents_a_run_is_told_without_secrets(scene: Scene) -> None:
     """No journal has begun then; the error is all there is."""
     with pytest.raises(TargetError) as prevented:
-        scene.run(Quotes("lock"))
+        scene.run(Quotes("guard"))
     assert MASKED in str(prevented.value)
