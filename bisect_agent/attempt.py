@@ -364,7 +364,7 @@ class _Attempt:
             left=(*stopped.left, *map(_doubtful, stopped.suspects)) if stopped else (),
             busy_ports=self.busy,
             trouble=self.masker.said(end.trouble),
-            aftermath=self.aftermath,
+            aftermath=self.masker.said(self.aftermath),
         )
         self.folder.write(f"{self.path}/observation.json", canonical(observation))
         self.emit(Closed(trial=self.trial, attempt=self.number, observation=observation))

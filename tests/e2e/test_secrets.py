@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from bisect_agent.hosts.local import LocalHost
 from bisect_agent.model import Reason, Setting
 from tests.e2e.agent import Agent, Finished, free_port
 from tests.e2e.leaks import BY_LOOKS, BY_NAME, ENVIRONMENT, PIECES, carried_out, found_in, leaky
+from tests.hook import Hook
 from tests.mistakes.scene import Scene
 
 
@@ -53,6 +55,24 @@ def test_the_copy_is_as_long_as_the_log(leaked: Finished) -> None:
     assert BY_LOOKS.encode() in log
     assert len(copy) == len(log)
     assert [line.count(b"\n") for line in (copy, log)] == [log.count(b"\n")] * 2
+
+
+def test_a_night_tells_no_secret(tmp_path: Path) -> None:
+    """Neither its digest, nor the message that is sent; nor where that message goes."""
+    address = "h00k-s3cret"
+    with Hook() as hook:
+        agent = Agent(tmp_path, TEAM=hook.address(address), **ENVIRONMENT)
+        playbook = leaky(tmp_path / "leaky")
+        text = playbook.read_text(encoding="utf-8").replace("limits:", 'notify: ["${TEAM}"]\nlimits:')
+        playbook.write_text(text, encoding="utf-8")
+        command = agent.start("run", playbook.parent, "--runs", agent.runs)
+        assert command.end() == ExitCode.CONCLUDED
+    digests = list(agent.runs.glob("*-digest-*"))
+    told = [json.dumps(hook.got).encode(), command.stdout, command.stderr.encode()]
+    told += [path.read_bytes() for path in digests]
+    agent.start("stop", next(path for path in agent.runs.iterdir() if path.is_dir())).end()
+    assert (1, {".md", ".html"}) == (len(hook.got), {path.suffix for path in digests})
+    assert [] == [piece for piece in (*PIECES, address.encode()) for text in told if piece in text]
 
 
 def test_an_error_shows_no_secret(leaked: Finished) -> None:
