@@ -38,6 +38,7 @@ real: $(READY) ## Find out why real servers of sglang and vLLM die on a CPU (5 G
 	playbooks/sglang-cpu/setup.sh sglang
 	playbooks/sglang-cpu/setup.sh vllm
 	$(BIN)/python tests/real/run.py
+	$(BIN)/python tests/real/run.py --over-ssh
 
 lint: $(READY) ## Check style, types, architecture, dependencies and spelling.
 	$(BIN)/ruff check

@@ -285,7 +285,7 @@ class _Attempt:
             attempt=self.number,
             why=end.why,
             match=end.match,
-            trouble=end.trouble,
+            trouble=self.masker.said(end.trouble),
             serving=self.watching.serving,
             quiet=self.quiet,
             idle=self.idle,
@@ -319,7 +319,7 @@ class _Attempt:
             offset = self.log_size() if cut is None else cut
             self.emit(Stopping(trial=self.trial, attempt=self.number, offset=offset))
             self.record.cut(offset)
-        stopped = self.patiently(lambda: self.edge.launcher.stop(self.target))
+        stopped = self.masker.said(self.patiently(lambda: self.edge.launcher.stop(self.target)))
         self.watching.drained()
         return stopped
 
@@ -363,8 +363,8 @@ class _Attempt:
             killed=stopped.killed if stopped else 0,
             left=(*stopped.left, *map(_doubtful, stopped.suspects)) if stopped else (),
             busy_ports=self.busy,
-            trouble=end.trouble,
-            aftermath=self.aftermath,
+            trouble=self.masker.said(end.trouble),
+            aftermath=self.masker.said(self.aftermath),
         )
         self.folder.write(f"{self.path}/observation.json", canonical(observation))
         self.emit(Closed(trial=self.trial, attempt=self.number, observation=observation))
@@ -417,7 +417,7 @@ class _Attempt:
 
     def kept_stacks(self) -> Stacks | None:
         """Keeps the looks that were taken, and says what moved between them."""
-        texts = [stacks.capped(self.masker.mask(text)) for text in self.watching.standstill.texts()]
+        texts = [stacks.capped(text) for text in self.watching.standstill.texts()]
         looks = [
             self.exhibit(name, data, [line] if (line := stacks.telling(data)) else [])
             for name, data in zip(STACKS, texts, strict=False)
@@ -433,7 +433,7 @@ class _Attempt:
         said = list(kills.logged or ())
         said += [f"{kills.counter}: oom_kill rose by {kills.counted}"] if kills.counted is not None else []
         wanted = said and (kills.counted or kills.logged or stopped.exit in BY_KILL)
-        data = encode(self.masker.mask("".join(f"{line}\n" for line in said)))
+        data = encode("".join(f"{line}\n" for line in said))
         return OutOfMemory(
             counted=kills.counted,
             logged=None if kills.logged is None else len(kills.logged),

@@ -6,14 +6,14 @@ import os
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bisect_agent import playbook
 from bisect_agent.between import fingerprint
 from bisect_agent.clock import SystemClock
 from bisect_agent.edge import Edge
-from bisect_agent.errors import TargetError, UsageError
+from bisect_agent.errors import BisectError, TargetError, UsageError
 from bisect_agent.evidence import accused
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.reach import reach
@@ -34,7 +34,8 @@ def check(path: Path, pins: Mapping[str, str], signatures: Path | None = None) -
     """
     resolved = playbook.load(path, pins=pins, signatures=signatures)
     ours = dict(os.environ)
-    masker = Masker(playbook.secrets_of(resolved, ours).values())
+    secret = playbook.secrets_of(resolved, ours)
+    masker = Masker(secret.values())
     yield f"{path}: {resolved.title}"
     yield f"a {resolved.kind} on {resolved.target.host}, in {resolved.target.cwd}, " + (
         f"ports {', '.join(map(str, resolved.target.ports))}" if resolved.target.ports else "no port"
@@ -57,7 +58,9 @@ def check(path: Path, pins: Mapping[str, str], signatures: Path | None = None) -
         f"limits: start {limits.start:g} s, quiet {limits.quiet:g} s, request {limits.request:g} s,"
         f" stop {limits.stop:g} s, {limits.trials} attempts, wall {limits.wall:g} s, lease {limits.lease:g} s"
     )
-    with reach(resolved.target.host) as host:
+    if secret:
+        yield f"shown nowhere: the value of {', '.join(secret)}"
+    with masking(resolved), reach(resolved.target.host) as host:
         ours = playbook.environment_for(host.environment, os.environ)
         asked = _could_run(host, playbook.placed(resolved, host.home), ours)
     for factor in resolved.factors:
@@ -70,6 +73,17 @@ def check(path: Path, pins: Mapping[str, str], signatures: Path | None = None) -
         if resolved.target.ports
         else ("it can run: the script parses")
     )
+
+
+@contextmanager
+def masking(resolved: Playbook) -> Iterator[None]:
+    """Masks a playbook's secrets in the error that ends what is done for it."""
+    try:
+        yield
+    except BisectError as error:
+        masker = Masker(playbook.secrets_of(resolved, os.environ).values())
+        error.message, error.remedy = masker.mask(error.message), masker.mask(error.remedy)
+        raise
 
 
 def _scripts(resolved: Playbook) -> Iterator[tuple[str, str]]:

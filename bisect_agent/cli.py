@@ -335,10 +335,10 @@ def main() -> NoReturn:
     try:
         sys.exit(app())  # a wrong command line, and Ctrl-C outside a run, end in there: with 2 and 130
     except BisectError as error:
-        _say(f"error: {error}")
+        _say(_masked(f"error: {error}"))
         sys.exit(error.code)
     except Exception:
-        traceback.print_exc()
+        _say(_masked(traceback.format_exc()))
         _say("error: this is a bug of bisect-agent; the run folder named above holds the journal")
         sys.exit(ExitCode.BUG)
 
@@ -562,6 +562,17 @@ def _show_digest(digest: Digest, *, as_json: bool) -> None:
         sys.stdout.buffer.write(canonical(digest))
     else:
         show_digest(digest, Console())
+
+
+def _masked(text: str) -> str:
+    """An error's text without secrets: those of our environment by their names, any other by its looks."""
+    import os
+
+    from bisect_agent.secrets import Masker
+    from bisect_agent.variables import is_switch, looks_secret
+
+    values = (v for name, v in os.environ.items() if looks_secret(name) and not is_switch(v))
+    return Masker(values).mask(text)
 
 
 def _say(text: str) -> None:

@@ -41,6 +41,7 @@ from bisect_agent.model import (
 )
 from bisect_agent.owners import STOP, Ran, answering, ports_free, run_command
 from bisect_agent.playbook import files
+from bisect_agent.secrets import Masker
 from bisect_agent.serving import busy
 from bisect_agent.survey import ask
 from bisect_agent.target.launcher import Setback
@@ -124,6 +125,7 @@ class Engine:
         self._folder = folder
         self._journal = journal
         self._edge = edge
+        self._masker = Masker(edge.secrets)
         self._version = version
         self._listener = listener
         self._token = token
@@ -479,6 +481,7 @@ class Engine:
                     message.written.set_exception(_Unrecorded())
 
     def _append(self, event: events.AnyEvent) -> None:
+        event = self._masker.fields(event, events.SAID.get(type(event), ()))
         events.apply(self.state, Entry(0, 0.0, event))  # What cannot follow must not get into the journal.
         with self._folder.room():
             entry = self._journal.append(event)

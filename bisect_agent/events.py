@@ -304,6 +304,17 @@ AnyEvent = (
 Event = Annotated[AnyEvent, Field(discriminator="kind")]
 EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Event)
 
+SAID: Mapping[type[Frozen], tuple[str, ...]] = {
+    TargetSurveyed: ("facts",),
+    StackAsked: ("asked",),
+    GuardianActed: ("takeover",),
+    RestoreEnded: ("left",),
+    CommandRun: ("said", "wrong"),
+    FilesPutBack: ("wrong",),
+    Concluded: ("detail",),
+}
+"""The fields of the engine's own events in which others speak: the target, or an error of it."""
+
 
 @dataclass(frozen=True)
 class Entry:

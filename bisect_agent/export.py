@@ -79,6 +79,7 @@ from bisect_agent.redaction import SHORTEST, Kind, Known, Redactor, hosts_in, st
 from bisect_agent.report.gather import gather
 from bisect_agent.report.html import html
 from bisect_agent.report.markdown import markdown
+from bisect_agent.secrets import Masker
 from bisect_agent.signatures import Scanner, watches
 from bisect_agent.stacks import lines
 from bisect_agent.verdict import Verdict, conclude
@@ -113,7 +114,9 @@ class Export:
         yield f"{self.path}: its verdict follows; replaced, wherever it stood:"
         for kind, names in self.found.items():
             more = ", …" if len(names) > _NAMED else ""
-            yield f"  {kind} ({len(names)}): {', '.join(map(printable, names[:_NAMED]))}{more}"
+            # Logs of older runs may hold tokens still, and what logs in at a host is as secret.
+            told = (name.rpartition("@")[2] if kind is Kind.HOST else name for name in names[:_NAMED])
+            yield f"  {kind} ({len(names)}): {Masker(()).mask(', '.join(map(printable, told)))}{more}"
         for name in self.spared:
             yield f"not replaced but in paths, for it is a word of every run: {name}; try: --also {name}"
         if self.left_out:

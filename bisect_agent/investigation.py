@@ -14,7 +14,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 
 from bisect_agent import events, playbook
-from bisect_agent.check import check_script
+from bisect_agent.check import check_script, masking
 from bisect_agent.clock import SystemClock
 from bisect_agent.edge import Edge
 from bisect_agent.engine import Engine, Listener
@@ -81,6 +81,7 @@ def open_new(
     clock, means = SystemClock(), means or Means()
     name = run_name(resolved.title, clock.time(), secrets.token_hex(2))
     with ExitStack() as stack:
+        stack.enter_context(masking(resolved))
         host = means.host or stack.enter_context(reach(resolved.target.host))
         check_script(host, resolved)
         resolved = playbook.placed(resolved, host.home)
@@ -131,6 +132,7 @@ def open_again(
         state = events.fold(journal.entries)
         if state.started is None:
             raise UsageError(f"{run}: nothing was recorded before it ended", "run the playbook again")
+        stack.enter_context(masking(folder.resolved()))
         reopens = answered or _reopens(state, run)
         host = means.host or stack.enter_context(reach(folder.resolved().target.host))
         resolved, limits = _unchanged(folder, state, state.started, host.home)

@@ -285,8 +285,9 @@ class Limits(Frozen):
 class Target(Frozen):
     """Where the stack runs.
 
-    `env` are values set for every attempt, `passed` names taken from ours; `stop` is the command that
-    ends the server which its owners left running there. `code` are paths that are to stay as they are.
+    `env` are values set for every attempt, `passed` names taken from ours, `secrets` names of ours whose
+    values are shown nowhere; `stop` is the command that ends the server which its owners left running there.
+    `code` are paths that are to stay as they are.
     """
 
     host: str
@@ -295,6 +296,7 @@ class Target(Frozen):
     folder: str | None = None
     env: Mapping[str, str] = Field(default_factory=dict)
     passed: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
     stop: str | None = None
     code: tuple[str, ...] = Field(default=(), exclude_if=lambda code: not code)
 

@@ -24,7 +24,7 @@ STOP = 300.0
 OUT = ".out"
 """How the file is called, after the command's purpose, into which it prints."""
 SAID = 4096
-"""Bytes kept of what a command printed: its end says how it went."""
+"""Characters kept of what a command printed: its end says how it went."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,9 @@ def run_command(playbook: Playbook, edge: Edge, name: str, command: str, timeout
     except TimedOut:
         code = None
     stat = edge.host.stat(out)
-    said = edge.host.read(out, max(0, stat.size - SAID), SAID) if stat else b""
-    return Ran(code, Masker(edge.secrets).mask((said or b"").decode(errors="replace")).strip())
+    # Twice as much is read: where it begins may be in the middle of a secret.
+    said = edge.host.read(out, max(0, stat.size - 2 * SAID), 2 * SAID) if stat else b""
+    return Ran(code, Masker(edge.secrets).mask((said or b"").decode(errors="replace"))[-SAID:].strip())
 
 
 def command_script(playbook: Playbook, edge: Edge, name: str, command: str) -> str:
@@ -86,7 +87,7 @@ def answering(playbook: Playbook, edge: Edge, answer: str | None, left: Callable
 
     def serves() -> bool:
         nonlocal wrong
-        serving: Serving = ask(playbook, edge.launcher, None, wait)
+        serving: Serving = Masker(edge.secrets).said(ask(playbook, edge.launcher, None, wait))
         found = complaint(serving, playbook.observe.request, answer)
         wrong = found.text if found else ""
         return found is None

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from bisect_agent import codefiles, library, notify, profiles, variables, yamlmarks
+from bisect_agent import codefiles, credentials, library, notify, profiles, variables, yamlmarks
 from bisect_agent.errors import UsageError
 from bisect_agent.hosts.address import Address
 from bisect_agent.launches import complaints, left_behind, words
@@ -45,6 +45,7 @@ from bisect_agent.playbook_factors import (
 from bisect_agent.playbook_kinds import text_beside
 from bisect_agent.playbook_observe import read_limits, read_observe
 from bisect_agent.profiles import Loaded, argument_witness, further_ports
+from bisect_agent.secrets import SHORTEST
 from bisect_agent.signature_files import read_folder
 from bisect_agent.yamlmarks import Field, Problems, describe, nearest
 
@@ -69,6 +70,7 @@ _KEYS = (
     "profile",
     "target",
     "pass",
+    "secrets",
     "launch",
     "launch_file",
     "factors",
@@ -116,6 +118,7 @@ def load(
         problems.fail(error.mark, f"the playbook {error.found}", error.remedy)
     top = yamlmarks.parse(text, problems)
     playbook = _playbook(top, path, os.environ if ours is None else ours)
+    _refuse_lookalikes(top)
     problems.check()
     folder = read_folder(signatures) if signatures is not None else ()
     return _pinned(_with_signatures(playbook, folder), pins)
@@ -250,16 +253,20 @@ def files(playbook: Playbook, configuration: Configuration) -> dict[str, str | N
 def secrets_of(playbook: Playbook, ours: Mapping[str, str]) -> dict[str, str]:
     """The values that must never be shown, by the names they have in `ours`.
 
-    These are all that a `${NAME}` brings in, also under `notify`, and what is passed under a
-    secret-looking name. The
-    inherited variables are none: masking HOME would hide every path of a log.
+    These are all that a `${NAME}` brings in, also under `notify`, what is passed under a secret-looking
+    name, and what the playbook says. The inherited variables are none: masking HOME would hide every path
+    of a log. Nor is what only turns something on.
     """
     levels = (value for factor in _env_factors(playbook) for value in factor.levels.values())
     written = [*playbook.target.env.values(), *(value for value in levels if value is not None)]
     names = [name for value in written for name in variables.references(value)]
     names += [name for name in playbook.target.passed if variables.looks_secret(name)]
-    names += playbook.notify
-    return {name: ours[name] for name in names if name not in INHERITED and ours.get(name)}
+    names += [*playbook.target.secrets, *playbook.notify]
+    return {
+        name: ours[name]
+        for name in names
+        if name not in INHERITED and not variables.is_switch(ours.get(name, ""))
+    }
 
 
 def notified(playbook: Playbook, ours: Mapping[str, str]) -> dict[str, str]:
@@ -379,6 +386,16 @@ def _caches(
     return {variable: name for variable, name in known.items() if variable not in own}
 
 
+def _refuse_lookalikes(top: Field) -> None:
+    """What looks like a secret may stand nowhere in a playbook: its text is copied, quoted and reported."""
+    blamed = {problem.line for problem in top.problems.found if "looks like" in problem.found}
+    for field in top.scalars():
+        text = field.scalar() or ""
+        for line, part in enumerate(text.split("\n"), 1):
+            if credentials.looks_like_one(part) and field.place(line).line not in blamed:
+                field.refuse_line(line, "this looks like a secret, and is written out", variables.KEEP_OUT)
+
+
 def _check_version(version: Field | None, problems: Problems) -> None:
     """Another version's mistakes are not ours to name: nothing else is said about such a file."""
     if version is not None and version.scalar() != VERSION:
@@ -444,7 +461,7 @@ def _target(
     top: Field, keys: Mapping[str, Field], kind: Kind, folder: Path, ours: Mapping[str, str]
 ) -> Target:
     field = keys.get("target")
-    known = ("host", "ports", "cwd", "folder", "env", "pass", "stop", "code")
+    known = ("host", "ports", "cwd", "folder", "env", "pass", "secrets", "stop", "code")
     entries = {} if field is None else field.section(known, remedy="target: {host: local}")
     if "host" in entries:
         _check_host(entries["host"])
@@ -453,8 +470,14 @@ def _target(
     if "ports" not in entries and kind is Kind.SERVER and (field or top).is_mapping:
         found = "a server needs `target.ports`: the first is where health and the request go"
         (field or top).refuse_key(found, "target: {host: local, ports: [30000]}")
-    # `pass` stands for the whole environment of the launch, so it is also known outside of `target`.
+    # Both are about the whole environment of the launch, so they are also known outside of `target`.
     passed = [name for holder in (keys, entries) if "pass" in holder for name in _passed(holder["pass"])]
+    secret = [
+        name
+        for holder in (keys, entries)
+        if "secrets" in holder
+        for name in _secrets(holder["secrets"], ours)
+    ]
     return Target(
         host=host,
         ports=_ports(entries["ports"], kind) if "ports" in entries else (),
@@ -464,6 +487,7 @@ def _target(
         folder=_place(entries["folder"], folder, remote=remote) if "folder" in entries else None,
         env=_target_env(entries["env"], ours) if "env" in entries else {},
         passed=tuple(dict.fromkeys(passed)),
+        secrets=tuple(dict.fromkeys(secret)),
         stop=entries["stop"].text("stop: systemctl stop my-server") if "stop" in entries else None,
         code=_code(entries["code"], folder, remote=remote) if "code" in entries else (),
     )
@@ -535,6 +559,24 @@ def _passed(field: Field) -> Iterator[str]:
     for item in field.items("pass: [HF_TOKEN]"):
         name = item.text("pass: [HF_TOKEN]")
         variables.check_name(name, item.mark, field.problems)
+        yield name
+
+
+def _secrets(field: Field, ours: Mapping[str, str]) -> Iterator[str]:
+    """Names of our variables whose values are masked; whoever names one must be able to rely on it."""
+    for item in field.items("secrets: [DATABASE_URL]"):
+        blameless = len(field.problems.found)
+        name = item.text("secrets: [DATABASE_URL]")
+        variables.check_name(name, item.mark, field.problems)
+        value = ours.get(name)
+        if name in INHERITED:
+            item.refuse(f"to mask {name} would hide half of every log", "leave it out")
+        elif value is None and len(field.problems.found) == blameless:
+            found = f"{name} is not set in your environment, so its value could not be masked"
+            item.refuse(found, f"export {name}=… before the run, or leave it out")
+        elif value is not None and len(value) < SHORTEST:
+            found = f"the value of {name} is shorter than {SHORTEST} characters: it stands everywhere"
+            item.refuse(found, "leave it out, or take a longer value")
         yield name
 
 

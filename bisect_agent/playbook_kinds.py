@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bisect_agent import codefiles, variables
+from bisect_agent import codefiles, credentials, variables
 from bisect_agent.model import (
     Bounds,
     EnvFactor,
@@ -214,10 +214,13 @@ def text_beside(field: Field, folder: Path, what: str) -> str:
     """The text of a file beside the playbook."""
     name = field.text("the name of a file beside the playbook")
     try:
-        return codefiles.read(folder / name) if name else ""
+        text = codefiles.read(folder / name) if name else ""
     except codefiles.UnusableFile as error:
         field.refuse(f"the {what} {name} {error.found}", error.remedy)
         return ""
+    if credentials.looks_like_one(text):
+        field.refuse(f"the {what} {name} holds what looks like a secret", variables.KEEP_OUT)
+    return text
 
 
 def _levels(field: Field, example: str) -> dict[str, Field]:

@@ -17,6 +17,8 @@ from itertools import count
 
 import re2
 
+from bisect_agent.credentials import HINT, TOKEN
+
 SHORTEST = 2
 """A shorter name is replaced in paths only: as a word it would be found anywhere."""
 
@@ -113,12 +115,11 @@ _SHAPES = re.compile(
     rb"|(?P<mac>(?<![\w:])(?:[\da-fA-F]{2}:){5}[\da-fA-F]{2}(?![\w:]))"
     rb"|(?P<v4>(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d))"
     rb"|(?P<v6>(?<![\w:.])(?:[\da-fA-F]{0,4}:){2,7}[\da-fA-F]{1,4}(?![\w:]))"
-    rb"|(?P<token>(?<![0-9A-Za-z])(?:(?:hf|gh[opsu])_[0-9A-Za-z]{30,}|AKIA[0-9A-Z]{16}"
-    rb"|(?:github_pat_|sk-|xox[abp]-)[\w-]{20,}))"
+    rb"|(?P<token>(?:(?<![0-9A-Za-z])|(?<=\\[nrt])|(?<=[\d;\[]m))(?:" + TOKEN + rb"))"
 )
 _SUSPECT = re2.compile(
     rb"[\da-fA-F]{8}-[\da-fA-F]{4}-|://|@|\d\.\d{1,3}\.\d{1,3}\.\d|(?:[\da-fA-F]{0,4}:){3}"
-    rb"|[\da-fA-F]::|hf_|gh[opsu]_|github_pat_|sk-|xox|AKIA"
+    rb"|[\da-fA-F]::|" + HINT
 )
 """What a line with any of these shapes has; most lines have none, and are passed over quickly."""
 _VERSION = re.compile(rb"(?:[=<>~!]=|[vV]|ersion[ :='\"]*|[_-]cu\d\d[ =:(@-]*)$")

@@ -55,6 +55,7 @@ def playbook_schema() -> Schema:
                 "profile": _said(_choice(*profiles.names()), "The stack: how it is observed and asked."),
                 "target": _target(),
                 "pass": _said(_list(_TEXT), "Names of variables that every attempt takes from ours."),
+                "secrets": _said(_list(_TEXT), "Names of variables of ours whose values are never shown."),
                 "launch": _said({"type": "string"}, 'The launch script, run by bash; flags arrive as "$@".'),
                 "launch_file": _said({"type": "string"}, "The launch script's file, beside the playbook."),
                 "factors": _said(_named(_FACTOR_NAME, _factor(), 1), "What can be set, by name."),
@@ -97,6 +98,7 @@ def _target() -> Schema:
             "folder": _said({"type": "string"}, "Where our files go; default: ~/.bisect-agent/RUN."),
             "env": _said(_named(None, _TEXT), "Variables of every attempt; ${NAME} is taken from ours."),
             "pass": _said(_list(_TEXT), "Names of variables that every attempt takes from ours."),
+            "secrets": _said(_list(_TEXT), "Names of variables of ours whose values are never shown."),
             "stop": _said({"type": "string"}, "A command that ends the owners' own server, once."),
             "code": _said(_list({"type": "string"}), "Folders and files of code that must stay as they are."),
         }

@@ -42,6 +42,7 @@ OVERLAP = 4 * 1024
 FOLLOWED = 1024 * 1024
 """Bytes that lines before a line can matter for it: a traceback that goes on for longer is forgotten."""
 _CHUNK = 16 * 1024
+_ASKED = 8  # lines of a chunk that are asked for progress before all are read
 _SPACING = 8 * 1024  # bytes between two places that are told
 _KEPT_EACH = 4  # matches kept per pattern and rank: the first ones are the evidence
 _KEPT_ALL = 4096  # matches kept in all, however many ranks a log claims to have
@@ -246,6 +247,7 @@ class News:
 class Scanner:
     """Matches a log's lines as its bytes arrive. However they are split, the matches are the same.
 
+    Of progress, one line of each kind is told where many come at once: nobody asks how many there were.
     `ignore` are patterns of lines that match nothing. Every pattern must have passed `check_pattern`.
     """
 
@@ -255,6 +257,7 @@ class Scanner:
         self._exact = _pattern_set(tuple(patterns))
         self._loose = _pattern_set((*map(_loosened, patterns), *TRIGGERS))
         self._passing = frozenset((w.kind, w.id) for w in self._watches if w.role is Role.PROGRESS)
+        self._progress = frozenset(i for i, w in enumerate(self._watches) if w.role is Role.PROGRESS)
         self._hints = frozenset(i for i, w in enumerate(self._watches) if w.role is Role.HINT)
         self._tracebacks = Tracebacks()
         self._pending = bytearray()
@@ -383,23 +386,50 @@ class Scanner:
         return at + WINDOW if len(pending) - at > WINDOW else None
 
     def _chunk(self, raw: bytes, offset: int) -> list[Match]:
-        """Whole lines. Where no pattern can match and no traceback is open, none is looked at."""
-        if not self._tracebacks.waiting(offset) and self._loose.Match(clean(raw)) is None:
-            kept = raw.rstrip(b"\r\n")
-            if kept:
-                begin = 1 + max(kept.rfind(b"\n"), kept.rfind(b"\r"))
-                newlines = self._newlines + kept.count(b"\n")
-                self._note(kept[begin:], newlines + 1, offset + begin)
-                self._rest(offset + begin, newlines)
-            elif offset - self._rested > FOLLOWED:
-                self._tell(Place(offset, self._newlines))
-            self._newlines += raw.count(b"\n")
-            return []
+        """Whole lines. Where no pattern can match and no traceback is open, none is looked at.
+
+        Where nothing but progress can be, the last lines are enough if they show it.
+        """
+        if not self._tracebacks.waiting(offset):
+            possible = frozenset(self._loose.Match(clean(raw)) or ())
+            told = self._told(raw, offset, possible) if possible <= self._progress else None
+            if told is not None:
+                self._pass(raw, offset)
+                return told
         found: list[Match] = []
         for segment in _SEGMENT.finditer(raw):
             found += self._line(segment[1], offset + segment.start())
             self._newlines += segment[2] == b"\n"
         return found
+
+    def _pass(self, raw: bytes, offset: int) -> None:
+        """Goes past whole lines that nothing has to be noted of."""
+        kept = raw.rstrip(b"\r\n")
+        if kept:
+            begin = 1 + max(kept.rfind(b"\n"), kept.rfind(b"\r"))
+            newlines = self._newlines + kept.count(b"\n")
+            self._note(kept[begin:], newlines + 1, offset + begin)
+            self._rest(offset + begin, newlines)
+        elif offset - self._rested > FOLLOWED:
+            self._tell(Place(offset, self._newlines))
+        self._newlines += raw.count(b"\n")
+
+    def _told(self, raw: bytes, offset: int, possible: frozenset[int]) -> list[Match] | None:
+        """The progress that the last of these lines tell of; None where that is not all there may be.
+
+        The first line is not asked: how it is to be read depends on the one before it.
+        """
+        wanted = {(self._watches[hit].kind, self._watches[hit].id) for hit in possible}
+        found: list[Match] = []
+        matched: set[tuple[MatchKind, str]] = set()
+        for segment in reversed(list(_SEGMENT.finditer(raw))[1:][-_ASKED:] if wanted else ()):
+            if matched == wanted:
+                break
+            begin, number = segment.start(), self._newlines + raw.count(b"\n", 0, segment.start()) + 1
+            text, end = clean(segment[1]).decode(), offset + segment.end(1)
+            line = parse(text, number=number, offset=offset + begin, end=end)
+            found += self._matches(line, Seen(), matched)
+        return found[::-1] if matched == wanted else None
 
     def _line(self, raw: bytes, offset: int) -> list[Match]:
         """One line, or one part of a line with carriage returns."""

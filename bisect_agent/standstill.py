@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bisect_agent.model import Exhibit, Stacks
+from bisect_agent.secrets import Masker
 from bisect_agent.stacks import Look, moved, render
 from bisect_agent.target.launcher import Launcher, Setback
 
@@ -18,11 +19,13 @@ class Standstill:
     Args:
         launcher: what looks.
         between: seconds between the two looks.
+        masker: a command line may hold a secret.
     """
 
-    def __init__(self, launcher: Launcher, between: float) -> None:
+    def __init__(self, launcher: Launcher, between: float, masker: Masker) -> None:
         self._launcher = launcher
         self._between = between
+        self._masker = masker
         self._looks: list[Look] = []
         self._missing = ""
         self._taken = 0
@@ -37,9 +40,9 @@ class Standstill:
         if self._taken and now() < self._next:
             return False
         try:
-            self._looks.append(self._launcher.stacks(attempt))
+            self._looks.append(self._masker.said(self._launcher.stacks(attempt)))
         except Setback as setback:
-            self._missing = setback.trouble.detail
+            self._missing = self._masker.mask(setback.trouble.detail)
         self._taken += 1
         self._next = now() + self._between
         return self._taken == 2

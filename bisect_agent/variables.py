@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from bisect_agent.errors import UsageError
 from bisect_agent.yamlmarks import Field, Mark, Problems
 
+KEEP_OUT = 'set a variable to it before the run, name it under `pass`, and write "$NAME" in the launch script'
+"""What to do with a secret that is written out."""
 RESERVED = frozenset({"BISECT_AGENT_TAG"})
 """Variables that the product sets itself."""
 
@@ -24,6 +26,11 @@ _SWITCHES = frozenset({"", "0", "1", "true", "false", "on", "off", "yes", "no"})
 def looks_secret(name: str) -> bool:
     """Whether a variable of that name holds a secret: API_KEY does, MAX_TOKENS does not."""
     return _SECRET.search(name) is not None
+
+
+def is_switch(value: str) -> bool:
+    """Whether a value only turns something on or off, so that it is no secret and stands everywhere."""
+    return value.lower() in _SWITCHES
 
 
 def refuse_secrets(arguments: Iterable[Field]) -> None:
@@ -53,7 +60,7 @@ def written_out(script: str) -> list[tuple[int, str]]:
     return [
         (script.count("\n", 0, found.start("name")) + 1, found["name"])
         for found in _ASSIGNED.finditer(script)
-        if looks_secret(found["name"]) and found["value"].lower() not in _SWITCHES
+        if looks_secret(found["name"]) and not is_switch(found["value"])
     ]
 
 
@@ -102,7 +109,7 @@ def check_name(name: str, mark: Mark, problems: Problems) -> None:
 def check_value(field: Field, variable: str, value: str, ours: Mapping[str, str]) -> None:
     """Note a problem with a secret written out, and with each `${NAME}` that is not set in `ours`."""
     names = references(value)
-    if not names and looks_secret(variable) and value.lower() not in _SWITCHES:
+    if not names and looks_secret(variable) and not is_switch(value):
         field.refuse(
             f"{variable} looks like a secret and is written out",
             f"${{{variable}}}, which is taken from your environment",

@@ -18,7 +18,7 @@ from bisect_agent.events import LogSeen, PhaseEntered, ReadySeen
 from bisect_agent.folder import RunFolder, attempt_path
 from bisect_agent.hosts import Host
 from bisect_agent.judge import RESPONSE, answer_file
-from bisect_agent.model import HttpAnswer, Kind, Match, MatchKind, Reason, Role, Serving, Trouble, Why
+from bisect_agent.model import Kind, Match, MatchKind, Reason, Role, Serving, Trouble, Why
 from bisect_agent.phases import Progress, spare, stuck
 from bisect_agent.record import Record
 from bisect_agent.secrets import Masker
@@ -79,7 +79,7 @@ class Watch:
         self.tail: tail.Tail | None = None
         self.progress = Progress(began=edge.clock.monotonic(), grown=edge.clock.monotonic())
         self.serving: Serving | None = None
-        self.standstill = Standstill(edge.launcher, edge.between_looks)
+        self.standstill = Standstill(edge.launcher, edge.between_looks, self.masker)
         self.ended = False
         self.heard_at = edge.clock.monotonic()
         self.heard = True
@@ -116,7 +116,8 @@ class Watch:
                         return end
                     if not self.unanswered:
                         return End(Why.SERVED)
-                if self.exited() or clock.monotonic() >= alive_at:
+                # While the log is behind, each question more costs a part of it.
+                if (not self.behind and self.exited()) or clock.monotonic() >= alive_at:
                     if end := self.alive():
                         return end
                     alive_at = clock.monotonic() + ALIVE_EVERY
@@ -267,13 +268,7 @@ class Watch:
         """Keeps what the server answered, masked; evidence can point to the file of the answer."""
         if not self.progress.ready and serving.health and serving.health.status == HTTPStatus.OK:
             self.become_ready(None)
-        serving = serving.model_copy(
-            update={
-                "health": self.masked(serving.health),
-                "request": self.masked(serving.request),
-                "witnesses": {path: self.masked(answer) for path, answer in serving.witnesses.items()},
-            }
-        )
+        serving = self.masker.said(serving)  # A server may tell its settings to whoever asks.
         if serving.request is not None:
             self.folder.write(f"{self.path}/{RESPONSE}", serving.request.body.encode())
         for path, answer in serving.witnesses.items():
@@ -282,13 +277,6 @@ class Watch:
         asked = (serving.health, serving.request)
         silent = any(answer is not None and answer.status is None for answer in asked)
         self.unanswered = silent or not self.progress.ready
-
-    def masked(self, answer: HttpAnswer | None) -> HttpAnswer | None:
-        """An answer without secrets: a server may tell its settings to whoever asks."""
-        if answer is None:
-            return None
-        shown = {"body": self.masker.mask(answer.body), "error": self.masker.mask(answer.error)}
-        return answer.model_copy(update=shown)
 
     def exited(self) -> bool:
         """Whether the script's own process has ended, or all of the attempt has."""

@@ -295,10 +295,14 @@ class Field:
         """Note a problem at the key."""
         self.problems.add(self.key, found, remedy)
 
+    def place(self, line: int) -> Mark:
+        """Where a line of the text stands, counted from 1; without lines of its own, where the text does."""
+        block = isinstance(self.node, ScalarNode) and self.node.block
+        return Mark(self.mark.line + line, 1) if block else self.mark
+
     def refuse_line(self, line: int, found: str, remedy: str) -> None:
         """Note a problem at a line of the text, counted from 1."""
-        block = isinstance(self.node, ScalarNode) and self.node.block
-        self.problems.add(Mark(self.mark.line + line, 1) if block else self.mark, found, remedy)
+        self.problems.add(self.place(line), found, remedy)
 
     def wrong(self, wanted: str, remedy: str) -> None:
         """Note that the value is of another type."""
@@ -349,6 +353,19 @@ class Field:
     def is_empty_list(self) -> bool:
         """Whether it is a list with nothing in it."""
         return isinstance(self.node, SequenceNode) and not self.node.items
+
+    def scalars(self) -> Iterator[Field]:
+        """Every word, number and text in it, the keys of mappings too."""
+        match self.node:
+            case MappingNode(entries=entries):
+                nodes = [node for entry in entries for node in entry]
+            case SequenceNode(items=items):
+                nodes = list(items)
+            case _:
+                yield self
+                return
+        for node in nodes:
+            yield from Field(self.path, node.mark, node, self.problems).scalars()
 
     def has_any(self, names: Collection[str]) -> bool:
         """Whether it is a mapping with one of these keys."""

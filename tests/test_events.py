@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bisect_agent.errors import DamagedRun
 from bisect_agent.events import (
     ATTEMPTS,
+    SAID,
     AnyEvent,
     Closed,
     Concluded,
@@ -173,6 +174,12 @@ def test_a_fold_can_be_taken_up_anywhere(run: list[Entry], data: st.DataObject) 
     for entry in run[at:]:
         state = apply(state, entry)
     assert fold(run) == state
+
+
+def test_what_others_say_in_an_event_is_a_field_of_it() -> None:
+    """The fields that are masked are there; those by which the run finds its way are not among them."""
+    assert [] == [kind for kind, said in SAID.items() if not set(said) <= set(kind.model_fields)]
+    assert not {"folder", "paths", "kind", "purpose"} & {name for said in SAID.values() for name in said}
 
 
 @FEW

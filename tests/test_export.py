@@ -317,3 +317,12 @@ def test_an_archive_of_nobody_knows_whom_is_looked_at_first(
     write(path)
     with pytest.raises(UsageError, match=why), opened(path):
         pass
+
+
+def test_the_summary_shows_no_secret(tmp_path: Path) -> None:
+    """A log of an older run may hold one; it is replaced, and counted."""
+    token = "ghp_" + "aZ3bY4cX5dW6eV7fU8gT9hS0iR1jQ2kP3lO4"
+    found = {Kind.TOKEN: (token,), Kind.HOST: ("me:pw@pip.acme.io",), Kind.MAIL: ("jane@acme.io",)}
+    told = list(Export(tmp_path, found, (), ()).summary())
+    assert f"  access token (1): {'*' * len(token)}" in told
+    assert {"  host (1): pip.acme.io", "  mail address (1): jane@acme.io"} <= set(told)

@@ -16,6 +16,7 @@ from bisect_agent.events import Closed, OfAttempt
 from bisect_agent.hosts import Completed
 from bisect_agent.hosts.local import LocalHost
 from bisect_agent.model import Configuration, Observation, Passed, PhaseMark, Reason, SymptomKind, Trial, Why
+from bisect_agent.secrets import Masker
 from bisect_agent.standstill import BETWEEN_LOOKS, Standstill
 from bisect_agent.target.launcher import Launcher
 from bisect_agent.verify import verify
@@ -265,7 +266,7 @@ def test_a_hang_is_verified_with_its_looks(tmp_path: Path) -> None:
 
 def test_a_look_that_cannot_be_had_is_said_to_be_missing(tmp_path: Path) -> None:
     """The clock alone has decided then, and nothing is said to have stood still."""
-    standstill = Standstill(Launcher(Silent(), str(tmp_path)), 0.0)
+    standstill = Standstill(Launcher(Silent(), str(tmp_path)), 0.0, Masker(()))
     assert [False, True] == [standstill.looked("t01-1", lambda: 0.0) for _ in range(2)]
     told = standstill.told(())
     assert told is not None

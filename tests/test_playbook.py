@@ -418,6 +418,26 @@ def test_what_is_passed_under_a_secret_s_name_is_masked(load: Load) -> None:
     assert playbook.secrets_of(loaded, OURS) == {"HF_TOKEN": "hf_secret"}
 
 
+def test_what_the_playbook_marks_is_masked_passed_or_not(tmp_path: Path) -> None:
+    """A name need not tell; and what only turns something on is no secret, whatever its name is."""
+    ours = {**OURS, "DATABASE": "pg://db", "OTHER": "a value", "USE_API_KEY": "true", "FLAG": "False"}
+    text = JOB.replace(
+        "kind: job",
+        "kind: job\nsecrets: [OTHER]\n"
+        'target: {secrets: [DATABASE], pass: [USE_API_KEY, OTHER], env: {F: "${FLAG}"}}',
+    )
+    loaded = playbook.load(saved(tmp_path, text), ours=ours)
+    assert playbook.secrets_of(loaded, ours) == {"OTHER": "a value", "DATABASE": "pg://db"}
+
+
+def test_a_secret_in_a_file_beside_the_playbook_is_refused(tmp_path: Path) -> None:
+    """A launch file is copied and shown like the playbook itself."""
+    launch = saved(tmp_path, "exec python3 job.py --header 'Authorization: Bearer not-a-real-token-1'\n")
+    launch.rename(tmp_path / "job.sh")
+    path = saved(tmp_path, JOB.replace('launch: exec python3 job.py "$@"', "launch_file: job.sh"))
+    assert "playbook.yaml:3:14: the launch file job.sh holds what looks like a secret" in complaint(path)
+
+
 def test_a_playbook_survives_being_written_down(load: Load) -> None:
     """`verify` reads it back from the run folder."""
     loaded = load(SERVER)

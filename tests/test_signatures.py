@@ -133,7 +133,10 @@ def test_neither_the_split_of_the_bytes_nor_the_filter_hides_a_line(case: tuple[
     """Looking at every line of the whole log finds the same as filtering it piece by piece."""
     log, pieces = case
     every, some = Scanner((*ALL, EVERY_LINE)), Scanner(ALL)
-    assert matched(every, [log]) == matched(some, pieces)
+    all_of_it, told = matched(every, [log]), matched(some, pieces)
+    assert [m for m in all_of_it if m.id != PROGRESS.id] == [m for m in told if m.id != PROGRESS.id]
+    assert {m.id for m in all_of_it} == {m.id for m in told}
+    assert set(told) <= set(all_of_it)
     assert every.reading().raised == some.reading().raised
 
 
@@ -281,6 +284,18 @@ def test_progress_is_told_and_not_kept() -> None:
     scanner = Scanner((PROGRESS,))
     assert ["progress"] == [m.id for m in scanner.feed(b"Capturing batches\n")]
     assert () == scanner.reading().matches
+
+
+def test_of_much_progress_one_line_is_told_and_nothing_else_is_lost() -> None:
+    """A flood of it costs little; what stands in the midst of it is found where it stands."""
+    flood = b"Capturing batches\n" * 5000
+    scanner = Scanner(ALL)
+    told = scanner.feed(flood + b"uncaptured work\n" + flood + b"Capturing batches\n")
+    lines = [m.line for m in told if m.id == PROGRESS.id]
+    assert len(lines) < 2000
+    assert max(lines) > 9900
+    assert {(5001, "uncaptured work")} == {(m.line, m.text) for m in told if m.id != PROGRESS.id}
+    assert (5001, 10001) == (scanner.reading().matches[0].line, scanner.reading().lines - 1)
 
 
 def test_the_first_matches_of_each_rank_are_kept() -> None:

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Sets up a server's own environment, beside the agent's: setup.sh [sglang|vllm]
 #
-# Everything goes to ~/.cache/bisect-agent/sglang-cpu; to keep it on another disk, make that path a link first.
+# Everything goes to ~/.cache/bisect-agent/sglang-cpu, or to the folder that SGLANG_CPU_HOME names: on another disk, say, or
+# where other users can read it. There, a link of that first name leads the playbooks to it.
 # It does nothing where the environment is there and whole. PYTHON names another Python, PIP_* variables another index.
 set -euo pipefail
 
 name=${1:-sglang}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 requirements=$here/requirements-$name.txt
-home=$HOME/.cache/bisect-agent/sglang-cpu
+home=${SGLANG_CPU_HOME:-$HOME/.cache/bisect-agent/sglang-cpu}
 environment=$home/$name
 
 if [[ ! -f $requirements ]]; then

@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from bisect_agent.errors import ExitCode
 from bisect_agent.model import Setting
-from tests.e2e.agent import Agent, finished, listens, processes_of, tiny, wait_for
-from tests.hosts.sshd import Sshd, server
+from tests.e2e.agent import Agent, Finished, finished, listens, processes_of, quickstart, tiny, wait_for
+from tests.e2e.leaks import BY_LOOKS, ENVIRONMENT, PIECES, carried_out, found_in, leaky
+from tests.hosts.sshd import Sshd, plain_user, server
+
+SOON = 2.0
+"""Seconds in which a launch over SSH must return."""
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +105,80 @@ def test_one_target_s_trouble_does_not_stop_another_s(far: Agent) -> None:
     here.release("fails")
     assert command.end() == ExitCode.TARGET
     assert [0, 0, 4] == [run["code"] for run in json.loads(command.stdout)["runs"]]
+
+
+# --- as a plain user --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def user(sshd: Sshd) -> Iterator[str]:
+    """Somebody on that machine who may do nothing special."""
+    with plain_user(sshd) as name:
+        yield name
+
+
+def plain(sshd: Sshd, user: str, home: Path, **variables: str) -> Agent:
+    """An agent that logs in there as that user."""
+    agent = Agent(home, **variables)
+    (agent.home / ".ssh").mkdir(mode=0o700)
+    shutil.copy(sshd.config("plain", user=user), agent.home / ".ssh" / "config")
+    return agent
+
+
+@pytest.fixture(scope="module")
+def shipped(sshd: Sshd, user: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+    """The shipped quickstart, carried out there."""
+    agent = plain(sshd, user, tmp_path_factory.mktemp("home"))
+    place = sshd.folder / "shipped"
+    there = f"  host: ssh://box\n  cwd: {place}/quickstart"
+    here = "  host: local                             # or ssh://user@gpu-box"
+    place.mkdir()
+    playbook, port = quickstart(place, ("playbook.yaml", here, there))
+    yield finished(agent, agent.run(playbook, "--json"), port)
+    agent.leave()
+
+
+def test_the_quickstart_has_the_same_verdict_there(shipped: Finished) -> None:
+    """As locally: the cause, what became of each claim, and `good` in the end; `verify` agrees."""
+    verdict = shipped.verdict()
+    causes = {Setting(factor="compile", level="on"), Setting(factor="capture", level="on")}
+    assert (ExitCode.CONCLUDED, causes) == (shipped.code, set(verdict.cause))
+    states: dict[str, set[str]] = {}
+    for hypothesis in verdict.hypotheses:
+        states.setdefault(hypothesis.state, set()).add(hypothesis.id)
+    refuted = {"kernel-specific", "double-capture", "compile-alone", "capture-alone", "environment"}
+    assert {"supported": {"compile-against-capture", "stack-wide"}, "refuted": refuted} == states
+    assert (True, True) == (verdict.good_first.ok, verdict.good_restored.ok)
+    assert shipped.command("verify").end() == ExitCode.CONCLUDED
+
+
+def test_every_launch_returns_while_the_server_runs_on(shipped: Finished, user: str) -> None:
+    """Soon, each of them; the last server lives on when the agent is gone, and is that user's."""
+    entries = [json.loads(line) for line in shipped.read("journal.jsonl").splitlines()]
+    launches = [
+        then["at"] - first["at"]
+        for first, then in pairwise(entries)
+        if (first["event"]["kind"], then["event"]["kind"]) == ("launching", "launched")
+    ]
+    assert len(shipped.verdict().trials) + 1 == len(launches)
+    assert max(launches) < SOON
+    assert listens(shipped.port)
+    (*_, server_process) = processes_of(shipped.folder)
+    assert user == Path(f"/proc/{server_process}").owner()
+    assert shipped.command("stop").end() == ExitCode.CONCLUDED
+    assert [] == processes_of(shipped.folder)
+
+
+def test_a_server_that_tells_its_secrets_over_there_is_not_quoted(
+    sshd: Sshd, user: str, tmp_path: Path
+) -> None:
+    """No file of the run, nothing that is printed, and no command line of a helper, here or there."""
+    agent = plain(sshd, user, tmp_path, **ENVIRONMENT)
+    place = sshd.folder / "leaky"
+    run = carried_out(agent, leaky(place, f"  host: ssh://box\n  cwd: {place}\n"))
+    assert (ExitCode.CONCLUDED, (Setting(factor="mode", level="fails"),)) == (run.code, run.verdict().cause)
+    assert [] == found_in(run)
+    assert [] == [piece for piece in PIECES if piece in run.stdout + run.stderr.encode()]
+    (log,) = (sshd.folder / "home" / ".bisect-agent" / run.folder.name).glob("t02-1-*/log")
+    assert BY_LOOKS.encode() in log.read_bytes()
+    assert [] == processes_of(run.folder)

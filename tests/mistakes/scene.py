@@ -27,7 +27,7 @@ from bisect_agent.hosts.local import LocalHost
 from bisect_agent.investigation import Means, open_new
 from bisect_agent.judge import Known, judge
 from bisect_agent.model import Failed, Observation, Outcome, Passed, Symptom, Trial, Unresolved
-from bisect_agent.playbook import load
+from bisect_agent.playbook import environment_for, load, secrets_of
 from bisect_agent.target.launcher import Launcher
 from bisect_agent.verdict import TrialResult, Verdict
 
@@ -108,6 +108,7 @@ class Scene:
 
     folder: Path
     port: int
+    python: str = sys.executable
 
     def __post_init__(self) -> None:
         self.stack, self.target = self.folder / "stack", self.folder / "target"
@@ -136,7 +137,7 @@ class Scene:
 
     def command(self) -> tuple[str, ...]:
         """The server's command line."""
-        return (sys.executable, str(self.stack / SERVER.name), "--port", str(self.port))
+        return (self.python, str(self.stack / SERVER.name), "--port", str(self.port))
 
     def _write(self, keys: dict[str, Any]) -> None:
         """The playbook; JSON is YAML."""
@@ -169,12 +170,12 @@ class Scene:
         folder = RunFolder.create(self.folder / "run", path.read_bytes(), playbook)
         edge = Edge(
             host=host,
-            launcher=Launcher(host, str(self.target), sys.executable),
+            launcher=Launcher(host, str(self.target), host.python),
             folder=str(self.target),
-            python=sys.executable,
+            python=host.python,
             clock=clock or SystemClock(),
-            ours=dict(os.environ),
-            secrets=(),
+            ours=environment_for(host.environment, os.environ),
+            secrets=tuple(secrets_of(playbook, os.environ).values()),
             between_looks=0.5,
         )
         edge.launcher.install()
@@ -191,10 +192,10 @@ class Scene:
         settled = judge(playbook, trial, 1, closed.observation, Known())
         return Seen(tuple(events), closed.observation, settled.outcome)
 
-    def run(self) -> Run:
+    def run(self, host: Host | None = None) -> Run:
         """Carries out the whole investigation."""
         path = self.stack / "playbook.yaml"
-        means = Means(between_looks=0.5)
+        means = Means(host, between_looks=0.5)
         with open_new(path, self.folder / "runs", {}, lambda _: None, means) as investigation:
             outcome = investigation.engine.run()
         return Run(outcome.verdict, outcome.code)

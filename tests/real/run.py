@@ -1,29 +1,43 @@
 """Runs the playbooks of real servers, and holds each verdict against what its file expects.
 
     python tests/real/run.py [PLAYBOOK ...]     by default all of playbooks/sglang-cpu
+    python tests/real/run.py --over-ssh         natural.yaml, over a real sshd, as a plain user made for it
 
 It prints a line for each: what came, in how many attempts and seconds, and the overhead: the most seconds of
 an attempt in which the stack neither started nor ran nor was ended, but we prepared, decided and recorded.
 Exit code 1 where a verdict is another one, where `good` was not restored, or where `verify` does not agree.
+
+Over SSH the server's environment must be one that everybody can read, with a Python that everybody can run;
+SGLANG_CPU_HOME names its folder, for `setup.sh` and for this program.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.hosts.sshd import plain_user, server  # noqa: E402
+
 PLAYBOOKS = ROOT / "playbooks" / "sglang-cpu"
 AGENT = (sys.executable, "-m", "bisect_agent")
+SERVERS = Path(".cache/bisect-agent/sglang-cpu")
+"""Where the playbooks look for a server's environment, in the home folder."""
 OVERHEAD = 3.0
 """Seconds of overhead that an attempt may have."""
 NOT_RUN = re.compile(r"untestable|cannot be tested")
@@ -52,10 +66,12 @@ class Expected:
         return self.all(key)[0] if self.all(key) else default
 
 
-def called(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def called(env: Mapping[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """The agent's answer to a command."""
     argv = [*AGENT, *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env, cwd=ROOT
+    )
 
 
 def named(cause: Sequence[dict[str, str]]) -> str:
@@ -124,26 +140,52 @@ class Row:
         return f"{self.name:22} {self.cause:34} {figures}  {self.said}"
 
 
-def carried_out(playbook: Path, runs: Path) -> Row:
+@contextmanager
+def over_ssh() -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """A copy of natural.yaml that is carried out by a plain user over SSH, and the agent's environment."""
+    servers = Path(os.environ.get("SGLANG_CPU_HOME", Path.home() / SERVERS)).absolute()
+    with server() as sshd, plain_user(sshd) as user, tempfile.TemporaryDirectory() as home:
+        there, link = sshd.folder / "sglang-cpu", sshd.folder / "home" / SERVERS
+        shutil.copytree(PLAYBOOKS, there, ignore=shutil.ignore_patterns("__pycache__"))
+        playbook = there / "natural.yaml"
+        text = playbook.read_text().replace("target: {", f"target: {{host: ssh://box, cwd: {there}, ", 1)
+        playbook.write_text(text)
+        link.parent.mkdir(parents=True)
+        link.symlink_to(servers)
+        for folder in (link.parent, link.parent.parent):
+            shutil.chown(folder, user)
+        (Path(home) / ".ssh").mkdir(mode=0o700)
+        shutil.copy(sshd.config(user=user), Path(home) / ".ssh" / "config")
+        python = servers / "sglang" / "bin" / "python"
+        if sshd.host(sshd.config(user=user)).run((str(python), "--version"), timeout=30).returncode:
+            pytest.skip(
+                f"{python}: another user cannot run it, or it is not there\n"
+                "  try: PYTHON=/usr/bin/python3 SGLANG_CPU_HOME=/var/tmp/sglang-cpu"
+                " playbooks/sglang-cpu/setup.sh, and the same SGLANG_CPU_HOME here"
+            )
+        yield playbook, {**os.environ, "HOME": home}
+
+
+def carried_out(playbook: Path, runs: Path, env: Mapping[str, str]) -> Row:
     """Checks, runs, verifies and stops one playbook."""
     expected, began = Expected.read(playbook), time.monotonic()
     said: list[str] = []
-    checked = called("check", playbook)
+    checked = called(env, "check", playbook)
     if str(checked.returncode) != expected.one("check", "0"):
         said.append(f"check ended with {checked.returncode}: {checked.stderr.strip()[-300:]}")
-    ran = called("run", playbook, "--runs", runs, "--json")
+    ran = called(env, "run", playbook, "--runs", runs, "--json")
     seconds = time.monotonic() - began
     folders = list(runs.iterdir()) if runs.is_dir() else []
     if not ran.stdout or not folders:
         return Row(playbook.stem, "-", f"WRONG: no verdict: {ran.stderr.strip()[-300:]}", 0, seconds, 0.0)
     verdict, folder = json.loads(ran.stdout), folders[0]
     said += wrong(expected, ran.returncode, verdict, (folder / "verdict.md").read_text())
-    verified = called("verify", folder)
+    verified = called(env, "verify", folder)
     if verified.returncode:
         said.append(f"verify: {verified.stderr.strip()}")
     if not verdict["established"] and NOT_RUN.search(verdict["stopped_by"]):
         said = [f"NOT RUN HERE: {verdict['stopped_by']}"]
-    stopped = called("stop", folder)
+    stopped = called(env, "stop", folder)
     if stopped.returncode:
         said.append(f"stop: {stopped.stderr.strip()}")
     ours = overheads(folder / "journal.jsonl")
@@ -153,12 +195,23 @@ def carried_out(playbook: Path, runs: Path) -> Row:
 
 
 def main(names: Sequence[str]) -> int:
+    """Runs what the command line asks for."""
+    if list(names) != ["--over-ssh"]:
+        return carry_out([Path(name) for name in names] or sorted(PLAYBOOKS.glob("*.yaml")), os.environ)
+    try:
+        with over_ssh() as (playbook, env):
+            return carry_out([playbook], env)
+    except pytest.skip.Exception as reason:
+        print(f"NOT RUN HERE: {reason}")
+        return 0
+
+
+def carry_out(playbooks: Sequence[Path], env: Mapping[str, str]) -> int:
     """Runs the playbooks one after another, and prints a row for each as it comes."""
-    playbooks = [Path(name) for name in names] or sorted(PLAYBOOKS.glob("*.yaml"))
     rows = []
     for playbook in playbooks:
         with tempfile.TemporaryDirectory(prefix="real-") as runs:
-            rows.append(carried_out(playbook, Path(runs) / "runs"))
+            rows.append(carried_out(playbook, Path(runs) / "runs", env))
             print(rows[-1], flush=True)
             if rows[-1].said != "as expected":
                 kept = ROOT / "logs" / f"real-{playbook.stem}-{int(time.time())}"

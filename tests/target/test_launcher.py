@@ -18,7 +18,7 @@ from shutil import rmtree, which
 import pytest
 
 from bisect_agent import errors
-from bisect_agent.hosts import Completed
+from bisect_agent.hosts import Completed, Host
 from bisect_agent.hosts.local import LocalHost
 from bisect_agent.model import Exit, Reason
 from bisect_agent.target.launcher import Launcher, Order, Request, Setback, Started, Status, first_line
@@ -69,7 +69,7 @@ class Lab:
     """A launcher, a folder where the scripts run, and the attempts made; they are stopped at the end."""
 
     folder: Path
-    host: LocalHost = field(default_factory=LocalHost)
+    host: Host = field(default_factory=LocalHost)
     python: str = sys.executable
     port: int = field(default_factory=free_port)
     attempts: list[str] = field(default_factory=list)

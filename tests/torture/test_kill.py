@@ -18,7 +18,7 @@ from tests.torture.lab import AT_A_TIME, Answer, Lab, Undisturbed, answer_of
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(1800)]
 
-RANDOM_INSTANTS = 50
+RANDOM_INSTANTS = 70
 
 
 def tortured(lab: Lab, *doom: str) -> tuple[str, Answer]:
@@ -95,7 +95,7 @@ def test_killed_around_any_change_of_the_target(
 def test_killed_at_any_instant(
     undisturbed: Undisturbed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fifty instants, drawn anew each time."""
+    """Seventy instants, drawn anew each time."""
     instants = [random.uniform(0.2, undisturbed.seconds) for _ in range(RANDOM_INSTANTS)]  # noqa: S311
     labs = [(Lab.make(tmp_path / f"instant-{n}"), seconds) for n, seconds in enumerate(instants)]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
