@@ -30,6 +30,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from bisect_agent.errors import PlaybookError, Problem
+from bisect_agent.secrets import Masker
 
 MAX_DEPTH = 32
 """Deeper nesting than this is refused, so that no input can exhaust the stack."""
@@ -121,7 +122,8 @@ class Problems:
     found: list[Problem] = field(default_factory=list)
 
     def add(self, mark: Mark, found: str, remedy: str) -> None:
-        """Note a mistake and go on reading."""
+        """Note a mistake and go on reading. What is quoted of the file may look like a secret."""
+        found, remedy = (Masker(()).mask(text) for text in (found, remedy))
         self.found.append(Problem(self.file, mark.line, mark.column, found, remedy))
 
     def check(self) -> None:

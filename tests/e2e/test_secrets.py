@@ -58,15 +58,17 @@ def test_the_copy_is_as_long_as_the_log(leaked: Finished) -> None:
 
 
 def test_a_night_tells_no_secret(tmp_path: Path) -> None:
-    """Neither its digest, nor the message that is sent; nor where that message goes."""
+    """Neither its digest, nor the message that is sent; nor of a playbook that holds one and is refused."""
     address = "h00k-s3cret"
     with Hook() as hook:
         agent = Agent(tmp_path, TEAM=hook.address(address), **ENVIRONMENT)
         playbook = leaky(tmp_path / "leaky")
         text = playbook.read_text(encoding="utf-8").replace("limits:", 'notify: ["${TEAM}"]\nlimits:')
         playbook.write_text(text, encoding="utf-8")
+        wrong = playbook.with_name("wrong.yaml")
+        wrong.write_text(f"playbook: 1\nkind: {BY_LOOKS}\n", encoding="utf-8")
         command = agent.start("run", playbook.parent, "--runs", agent.runs)
-        assert command.end() == ExitCode.CONCLUDED
+        assert command.end() == ExitCode.USAGE
     digests = list(agent.runs.glob("*-digest-*"))
     told = [json.dumps(hook.got).encode(), command.stdout, command.stderr.encode()]
     told += [path.read_bytes() for path in digests]
