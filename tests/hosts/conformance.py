@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.local import LocalHost
-from tests.hosts.sshd import plain_user, server
+from tests.hosts.sshd import network, plain_user, server
 
-KINDS = ("local", "ssh", "ssh as a plain user")
+KINDS = ("local", "ssh", "ssh as a plain user", "ssh through a network")
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,9 @@ def hosts(kind: str) -> Iterator[tuple[Host, Host]]:
         yield LocalHost(), LocalHost()
         return
     with ExitStack() as stack:
-        sshd = stack.enter_context(server())
-        user = stack.enter_context(plain_user(sshd)) if kind != "ssh" else ""
+        net = stack.enter_context(network()) if kind == "ssh through a network" else None
+        sshd = stack.enter_context(server(net))
+        user = stack.enter_context(plain_user(sshd)) if kind == "ssh as a plain user" else ""
         config = sshd.config(user=user)
         yield sshd.host(config), sshd.host(config)
 

@@ -31,12 +31,13 @@ class Sshd:
     folder: Path
     port: int
     process: subprocess.Popen[bytes]
+    address: str = "127.0.0.1"
     hosts: list[SshHost] = field(default_factory=list)
 
     def config(self, name: str = "config", user: str = "", **options: str) -> Path:
         """An ssh_config that calls the server `box`."""
         settings = {
-            "HostName": "127.0.0.1",
+            "HostName": self.address,
             "Port": str(self.port),
             "User": user or getpass.getuser(),
             "IdentityFile": str(self.folder / "id"),
@@ -105,9 +106,66 @@ def _name_and_parent(pid: int) -> tuple[str, int]:
     return before.partition("(")[2], int(after.split()[1])
 
 
+@dataclass(frozen=True)
+class Network:
+    """A network of its own, behind a wire that can be broken; `address` is the far end's."""
+
+    name: str
+    near: str
+    address: str
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """What a command is begun with that is to run in it."""
+        return ("nsenter", f"--net=/run/netns/{self.name}")  # not `ip netns exec`: that hides later mounts
+
+    @contextmanager
+    def hole(self) -> Iterator[None]:
+        """Lets whatever is answered from there vanish."""
+        route = (*_ENV, *self.inside, "ip", "route")
+        subprocess.run((*route, "add", "blackhole", f"{self.near}/32"), check=True)
+        try:
+            yield
+        finally:
+            subprocess.run((*route, "del", "blackhole", f"{self.near}/32"), check=True)
+
+
 @contextmanager
-def server(**options: str) -> Iterator[Sshd]:
-    """A server with further settings of sshd_config; skips the test where there is none."""
+def network() -> Iterator[Network]:
+    """A new network; only root can make one, with iproute2, where the kernel lets it."""
+    if os.geteuid() or not shutil.which("ip"):
+        pytest.skip("only root, with iproute2, can make a network")
+    number = os.getpid() % 60000
+    name, wire, end = f"bisect-{number}", f"ba{number}", f"bb{number}"
+    third, fourth = divmod(number % 16000, 64)
+    near, far = (f"10.213.{third}.{4 * fourth + host}" for host in (1, 2))
+    net = Network(name, near, far)
+    steps = (
+        ("ip", "netns", "add", name),
+        ("ip", "link", "add", wire, "type", "veth", "peer", "name", end, "netns", name),
+        ("ip", "addr", "add", f"{near}/30", "dev", wire),
+        ("ip", "link", "set", wire, "up"),
+        (*net.inside, "ip", "addr", "add", f"{far}/30", "dev", end),
+        (*net.inside, "ip", "link", "set", end, "up"),
+        (*net.inside, "ip", "link", "set", "lo", "up"),
+    )
+    try:
+        for step in steps:
+            made = subprocess.run((*_ENV, *step), capture_output=True, check=False)
+            if made.returncode:
+                pytest.skip(f"no network can be made here: {made.stderr.decode().strip()}")
+        yield net
+    finally:
+        subprocess.run((*_ENV, "ip", "netns", "del", name), capture_output=True, check=False)
+
+
+@contextmanager
+def server(net: Network | None = None, **options: str) -> Iterator[Sshd]:
+    """A server with further settings of sshd_config; skips the test where there is none.
+
+    It listens on the loopback, or at the far end of a network.
+    """
+    address = net.address if net else "127.0.0.1"
     program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     if program is None:
         pytest.skip("there is no sshd here: apt-get install openssh-server")
@@ -122,7 +180,7 @@ def server(**options: str) -> Iterator[Sshd]:
         port = free.getsockname()[1]
     settings = {
         "Port": str(port),
-        "ListenAddress": "127.0.0.1",
+        "ListenAddress": address,
         "HostKey": str(folder / "hostkey"),
         "AuthorizedKeysFile": str(folder / "authorized"),
         "PidFile": "none",
@@ -136,10 +194,12 @@ def server(**options: str) -> Iterator[Sshd]:
         **options,
     }
     (folder / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
-    know(folder / "known_hosts", port, folder / "hostkey.pub")
+    know(folder / "known_hosts", port, folder / "hostkey.pub", address)
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen((program, "-D", "-e", "-f", str(folder / "sshd_config")), stderr=log)
-    sshd = Sshd(folder, port, process)
+        inside = (*_ENV, *net.inside) if net else ()
+        command = (*inside, program, "-D", "-e", "-f", str(folder / "sshd_config"))
+        process = subprocess.Popen(command, stderr=log)
+    sshd = Sshd(folder, port, process, address)
     try:
         _await(sshd)
         yield sshd
@@ -151,7 +211,7 @@ def server(**options: str) -> Iterator[Sshd]:
 def _await(sshd: Sshd) -> None:
     while sshd.process.poll() is None:
         try:
-            socket.create_connection(("127.0.0.1", sshd.port), timeout=1).close()
+            socket.create_connection((sshd.address, sshd.port), timeout=1).close()
         except ConnectionRefusedError:
             time.sleep(0.01)
         else:
@@ -165,9 +225,9 @@ def keygen(path: Path, passphrase: str = "") -> None:
     subprocess.run(command, check=True)
 
 
-def know(known_hosts: Path, port: int, key: Path) -> None:
+def know(known_hosts: Path, port: int, key: Path, address: str = "127.0.0.1") -> None:
     """Writes whose key the server has."""
-    known_hosts.write_text(f"[127.0.0.1]:{port} {' '.join(key.read_text().split()[:2])}\n")
+    known_hosts.write_text(f"[{address}]:{port} {' '.join(key.read_text().split()[:2])}\n")
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from bisect_agent.hosts.address import Address
 from bisect_agent.hosts.ssh import SshHost
 from bisect_agent.hosts.trust import accept, offered
 from tests.hosts.conformance import eventually, lives
-from tests.hosts.sshd import Sshd, keygen, know, server
+from tests.hosts.sshd import Sshd, keygen, know, network, server
 
 HASTE = 1.5
 """Seconds until a link is dead, for tests that wait for it."""
@@ -312,6 +312,27 @@ def test_a_link_on_which_nothing_comes_back_is_dead_soon(sshd: Sshd) -> None:
         assert isinstance(failed(), errors.Unreachable)
         assert time.monotonic() - begun < HASTE + SLACK
         assert reader.stat("/")
+
+
+def test_a_network_that_swallows_everything_is_noticed(tmp_path: Path) -> None:
+    """Nobody says that the link is dead: no packet comes back. When some do again, so does the host."""
+    with network() as net, server(net) as behind:
+        host = behind.host(silence=HASTE)
+        part = host.put(str(tmp_path / "file"), b"data")
+        with net.hole():
+            begun = time.monotonic()
+            with pytest.raises(errors.Unreachable):
+                host.run(("sleep", "60"), timeout=60)
+            assert time.monotonic() - begun < HASTE + SLACK
+        eventually(lambda: answers(host, part))
+
+
+def answers(host: SshHost, path: str) -> bool:
+    """Whether a host can be asked again."""
+    try:
+        return host.stat(path) is not None
+    except errors.Unreachable:
+        return False
 
 
 def test_a_long_silent_command_is_no_dead_link(sshd: Sshd) -> None:
