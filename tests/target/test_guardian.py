@@ -19,6 +19,7 @@ from bisect_agent.hosts import Completed
 from bisect_agent.hosts.local import LocalHost
 from bisect_agent.model import Reason, Takeover
 from bisect_agent.target.launcher import Guarded, Launcher, Order, Plan, Setback
+from tests.fakes import PLAN
 
 PATIENCE = 30.0
 LEASE = 1.0
@@ -36,18 +37,11 @@ class Agent:
 
     def plan(self, lease: float, *locks: str) -> Plan:
         """A plan that restores nothing."""
-        return Plan(
+        return replace(
+            PLAN,
             locks={name: f"{self.base}/locks/{name}" for name in locks or ("port-1",)},
             holder=f"the agent of {self.folder.name}",
             lease=lease,
-            good=None,
-            command=None,
-            put_back=(),
-            touched="stop.out",
-            ports=(),
-            health=(),
-            request=(),
-            start=5,
         )
 
     def guard(self, lease: float = 60, *locks: str) -> Guarded:
