@@ -26,10 +26,13 @@ run: $(READY) ## Run the quickstart to its verdict, verify the run, stop the ser
 # A server of OpenSSH hides the environment of its processes: beside tests in which a supervisor is killed,
 # these look like what it may have left behind.
 SSH := tests/hosts tests/e2e/test_ssh.py
+# What these see of the whole machine must be theirs.
+ALONE := tests/target/test_around.py tests/weapons/test_disks.py
 
 test: $(READY) ## Run the tests, two at a time: they mostly wait.
-	$(BIN)/pytest --numprocesses 2 --dist loadfile $(SSH:%=--ignore=%)
+	$(BIN)/pytest --numprocesses 2 --dist loadfile $(patsubst %,--ignore=%,$(SSH) $(ALONE))
 	$(BIN)/pytest --numprocesses 2 --dist loadfile $(SSH)
+	$(BIN)/pytest $(ALONE)
 
 torture: $(READY) ## Kill the agent in hundreds of places, and see that each run comes to the same end.
 	$(BIN)/pytest -m torture tests/torture

@@ -779,9 +779,10 @@ def alike(process: Process, cgroup: str) -> bool:
 
 
 def other(process: Process) -> bool:
-    """Whether a process belongs to another attempt: it carries a tag, or is a supervisor."""
+    """Whether a process belongs to another attempt, or run: it carries a tag, or is a program of ours."""
     tagged = "\0%s=" % TAG in "\0" + text_of("/proc/%d/environ" % process.pid)
-    return tagged or "/supervisor.py\0run\0" in text_of("/proc/%d/cmdline" % process.pid)
+    command = text_of("/proc/%d/cmdline" % process.pid)
+    return tagged or "/supervisor.py\0run\0" in command or "/guardian.py\0guard\0" in command
 
 
 def text_of(path: str) -> str:

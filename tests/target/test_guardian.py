@@ -254,6 +254,19 @@ def test_nothing_is_started_unguarded(agent: Agent) -> None:
     assert not agent.claimed("t02")
 
 
+def test_another_runs_guardian_is_no_remains_of_ours(agent: Agent) -> None:
+    """It was born when nobody looked, without parent or tag, as what a dead supervisor may have left."""
+    folder = agent.prepare("t01")
+    started = agent.launcher.start(folder)
+    os.kill(started.supervisor.pid, signal.SIGSTOP)
+    other = Agent(agent.base, "run-other")
+    other.guard()
+    os.kill(started.supervisor.pid, signal.SIGKILL)
+    eventually(lambda: agent.launcher.status(folder).supervisor == "dead")
+    suspects = [process.pid for process in agent.launcher.stop(folder).suspects]
+    assert other.guardian() not in suspects
+
+
 # --- a guardian that is lost ------------------------------------------------------------------------
 
 
