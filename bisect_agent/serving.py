@@ -6,6 +6,7 @@ All of it is asked on the target, where 127.0.0.1 is the server's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
 from typing import Literal
 
 from bisect_agent.model import HttpAnswer, HttpWitness, Playbook, Serving
@@ -68,6 +69,13 @@ def busy(launcher: Launcher, ports: Sequence[int]) -> str:
     found = launcher.probe(None, ports).ports if ports else {}
     return "; ".join(
         f"port {port} is held by pid {listener.pid or 'unknown'} {listener.name} of {listener.user}"
+        f"{_left_by(listener)}"
         for port, listeners in found.items()
         for listener in listeners
     )
+
+
+def _left_by(listener: Listener) -> str:
+    """Which run has left a server running, if one has."""
+    run = PurePosixPath(listener.attempt).parent.name
+    return f", left running by run {run}: `bisect-agent stop` ends it" if run else ""

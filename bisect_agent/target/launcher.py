@@ -177,7 +177,10 @@ class Status(Frozen):
 
 
 class Listener(BaseModel):
-    """Who holds a listening socket. `pid` is None where the target does not let us see its owner."""
+    """Who holds a listening socket. `pid` is None where the target does not let us see its owner.
+
+    `attempt` is the folder of the attempt, of any run, that it is of.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -186,6 +189,7 @@ class Listener(BaseModel):
     name: str = ""
     user: str
     ours: bool
+    attempt: str = ""
 
 
 class Probe(Frozen):

@@ -1072,9 +1072,21 @@ def listeners(port: int, ours: Set[Process]) -> List[JSON]:
             owners[inode].record() if inode in owners else {"pid": None},
             user=user_name(sockets[inode]),
             ours=owners.get(inode) in ours,
+            attempt=attempt_of(owners.get(inode)),
         )
         for inode in sorted(sockets)
     ]
+
+
+def attempt_of(process: Optional[Process]) -> str:
+    """The folder of the attempt, of any run, that a process is of; empty where it is of none."""
+    while process is not None:
+        words = text_of("/proc/%d/cmdline" % process.pid).split("\0")
+        at = next((n for n, word in enumerate(words) if word.endswith("/supervisor.py")), len(words))
+        if words[at + 1 : at + 2] == ["run"]:
+            return words[at + 2]
+        process = look(process.parent)
+    return ""
 
 
 def listening(table: str, port: int) -> List[Tuple[int, int]]:

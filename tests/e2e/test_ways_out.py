@@ -63,6 +63,17 @@ def test_a_port_that_somebody_holds_is_named_with_its_holder(agent: Agent) -> No
     }
 
 
+def test_a_port_that_an_earlier_good_server_holds_is_named_with_its_run(agent: Agent) -> None:
+    """Last night's server is in the way of this night's: whose it is, and the command that ends it."""
+    server = tiny(agent.home)
+    assert ExitCode.CONCLUDED == agent.run(server.playbook).end()
+    again = agent.run(server.playbook)
+    assert ExitCode.TARGET == again.end()
+    assert (
+        f"left running by run {agent.folders()[0].name}: `bisect-agent stop` ends it" in again.stdout.decode()
+    )
+
+
 def test_the_second_agent_on_a_port_is_sent_away(agent: Agent) -> None:
     """Exit 4, with who holds the lock; the first goes on undisturbed."""
     server = tiny(agent.home)
