@@ -57,7 +57,7 @@ fmt: $(READY) ## Format the code and repair what can be repaired.
 	$(BIN)/ruff format
 
 bench: $(READY) ## Measure what is claimed about speed.
-	@for program in tests/bench/*.py; do echo "$$program"; $(BIN)/python "$$program"; done
+	@code=0; for program in tests/bench/*.py; do echo "$$program"; $(BIN)/python "$$program" || code=$$?; done; exit $$code
 
 clean: ## Remove .venv and all caches. Runs in logs/ stay: they are evidence.
 	rm -rf $(VENV) dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
