@@ -11,9 +11,11 @@ results and its are of the same call.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import statistics
 from collections.abc import Callable
+from functools import partial
 
 import hopper
 import mma
@@ -96,15 +98,27 @@ def flash(queries: list[torch.Tensor], cache: torch.Tensor, packed: torch.Tensor
     return {"FlashMLA": bf16, "FlashMLA fp8": fp8}
 
 
-def measured(call: Call, expected: torch.Tensor, calls: int) -> str:
-    """The time and the error of a kernel, or why it has none."""
-    try:
-        found = reference.error(call(0)[:CHECKED], expected)
-        for i in range(calls):
-            call(i)  # some kernels plan at the first call of an input, which a capture would forbid
-        return f"{median([lambda i=i: call(i) for i in range(calls)]):.1f} ({found:.1e})"
-    except (RuntimeError, ValueError, AssertionError) as reason:
-        return f"none: {str(reason).splitlines()[0][:60]}"
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a call must do at least, and what this GPU can do in a µs."""
+
+    latents: int
+    products: int
+    bandwidth: float
+    rate: float
+
+    def row(self, call: Call, expected: torch.Tensor, calls: int, width: int) -> str:
+        """Time, error and the two fractions of a kernel, or why it has none. A latent has `width` bytes."""
+        try:
+            error = reference.error(call(0)[:CHECKED], expected)
+            for i in range(calls):
+                call(i)  # some kernels plan at the first call of an input, which a capture would forbid
+            time = median([partial(call, i) for i in range(calls)])
+        except (RuntimeError, ValueError, AssertionError) as reason:
+            return f"none: {str(reason).splitlines()[0][:60]}"
+        copy = self.latents * width / time / self.bandwidth
+        product = self.products / time / self.rate
+        return f"{time:9.1f}  {error:.1e}  {copy:4.0%}  {product:4.0%}"
 
 
 def main() -> None:
@@ -112,7 +126,8 @@ def main() -> None:
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
     bandwidth, rate = copied(), multiplied()
     print(f"copy {bandwidth / 1e6:.2f} TB/s, bf16 matrix product {rate / 1e6:.0f} TFLOP/s")
-    print(f"µs a call (error); {COUNT} indices of a query, {TOKENS} tokens in the cache")
+    print(f"{COUNT} indices of a query, {TOKENS} tokens in the cache")
+    print(f"{'':16}{'µs':>9}  error    copy  product")
     cache = torch.randn(TOKENS // PAGE, PAGE, reference.WIDTH, device="cuda", dtype=torch.bfloat16)
     packed = torch.cat([reference.pack(pages) for pages in cache.chunk(16)])
     for heads in (128, 64, 16):
@@ -134,11 +149,14 @@ def main() -> None:
                 **flash(queries, cache, packed, slots),
             }
             if batch <= 64:
-                kernels["simt, 8 splits"] = lambda i: simt.attend(queries[i], cache, slots[i], SCALE, 8)  # noqa: B023
-            print(f"\n{heads} heads, batch {batch}", flush=True)
+                kernels["simt, split"] = lambda i: simt.attend(queries[i], cache, slots[i], SCALE, 16)  # noqa: B023
+            products = 2 * batch * heads * COUNT * (reference.WIDTH + reference.LATENT)
+            work = Work(batch * COUNT, products, bandwidth, rate)
+            print(f"{heads} heads, batch {batch}")
             for name, call in kernels.items():
-                result = measured(call, rounded if "fp8" in name else exact, calls)
-                print(f"  {name:16}{result}", flush=True)
+                fp8 = "fp8" in name
+                expected, width = (rounded, reference.PACKED) if fp8 else (exact, 2 * reference.WIDTH)
+                print(f"  {name:14}{work.row(call, expected, calls, width)}", flush=True)
 
 
 if __name__ == "__main__":

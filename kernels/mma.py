@@ -87,14 +87,21 @@ class Sizes:
     stages: int
 
 
-def sizes(batch: int, heads: int, count: int, processors: int = 132) -> Sizes:
-    """The sizes for a shape, from what was measured on an H200 with its 132 processors (README.md)."""
-    few = heads <= 16
-    tokens, warps, stages = (64, 4, 2) if few else (64, 8, 3)
-    tile_heads = 16 if few else 64
+# Measured on an H200 with its 132 processors (README.md). A row: heads of a call up to which it holds; heads
+# and tokens of a tile, warps, stages; programs up to which the splits are doubled.
+TABLE = (
+    (16, 16, 64, 4, 2, 264),
+    (1 << 20, 64, 64, 8, 2, 132),
+)
+
+
+def sizes(batch: int, heads: int, count: int) -> Sizes:
+    """The sizes for a shape, from the table."""
+    row = next(row for row in TABLE if heads <= row[0])
+    _, tile_heads, tokens, warps, stages, most = row
     programs = batch * triton.cdiv(heads, tile_heads)
     splits = 1
-    while 2 * splits * programs <= (4 if few else 1) * processors and 2 * splits * tokens <= count:
+    while 2 * splits * programs <= most and 2 * splits * tokens <= count:
         splits *= 2
     return Sizes(tile_heads, tokens, splits, warps, stages)
 

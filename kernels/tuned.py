@@ -1,8 +1,8 @@
 """The suspect: the kernel of `mma`, whose sizes Triton searches at the first call of each shape.
 
-That search compiles, synchronises and times on streams of its own. In a server that captures CUDA graphs, a
-first call inside the capture ends it; so does a first call that only torch.compile makes. `mma` has a table
-instead. Shapes, units and the bound of the error: `reference`. Run this file for its witness; it needs a
+That search compiles, synchronises and times. In a server that captures CUDA graphs, a first call inside the
+capture ends it (`cudaErrorStreamCaptureInvalidated`, then `...Unsupported`). `mma` has a table instead.
+Shapes, units and the bound of the error: `reference`. Run this file for its witness; it needs a
 GPU, to time on.
 """
 

@@ -5,8 +5,11 @@ from functools import partial
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="the kernels' tests need torch: make kernels")
-triton = pytest.importorskip("triton", reason="the kernels' tests need triton: make kernels")
+pytest.importorskip("torch", reason="the kernels' tests need torch: make kernels")
+pytest.importorskip("triton", reason="the kernels' tests need triton: make kernels")
+import torch
+import triton
+
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 if not (INTERPRETED or torch.cuda.is_available()):
     pytest.skip("no GPU here, and TRITON_INTERPRET=1 is not set: make kernels", allow_module_level=True)
@@ -48,7 +51,7 @@ def expected(one: reference.Case) -> torch.Tensor:
 
 def error(attend: reference.Attend, one: reference.Case) -> float:
     """The error of a kernel on a call, into a result that was poisoned before."""
-    return reference.error(attend(one.query, one.cache, one.indices, one.scale), expected(one))
+    return float(reference.error(attend(one.query, one.cache, one.indices, one.scale), expected(one)))
 
 
 @pytest.mark.parametrize(
@@ -150,11 +153,11 @@ def test_a_wrong_argument_is_named(attend: reference.Attend, damage: str) -> Non
 
 
 @given(batch=st.integers(1, 256), heads=st.sampled_from([16, 64, 128]), count=st.integers(1, 2048))
-def test_the_table_fills_a_wave_and_no_more(batch: int, heads: int, count: int) -> None:
-    """A split has a tile of tokens, or else there is one split."""
+def test_the_table_splits_while_there_is_room(batch: int, heads: int, count: int) -> None:
+    """A split has a tile of tokens, or else there is one split; the GPU holds them at once."""
     cut = mma.sizes(batch, heads, count)
     programs = batch * triton.cdiv(heads, cut.heads)
-    assert cut.splits == 1 or (cut.splits * cut.tokens <= count and cut.splits * programs <= 4 * 132)
+    assert cut.splits == 1 or (cut.splits * cut.tokens <= count and cut.splits * programs <= 264)
 
 
 def test_the_fp8_form_says_what_it_holds() -> None:
