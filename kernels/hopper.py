@@ -31,6 +31,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import async_copy
 
+barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier  # renamed after triton 3.6
 LOG2E = gl.constexpr(1.4426950408889634)
 TILE = gl.constexpr(
     64
@@ -66,12 +67,12 @@ def _softmax(scores, used, factor, top, shared, tops, LAYOUT: gl.constexpr):
     scores = gl.where(used[None, :] >= 0, scores * factor, float("-inf"))
     # A warpgroup has half of the columns. gl.max over both would take three barriers; this takes one.
     tops.store(gl.max(scores.reshape([TILE, 2, TILE // 2]), 2))
-    gl.thread_barrier()
+    barrier()
     new = gl.maximum(top, gl.maximum(tops.slice(0, 1, 1).load(LAYOUT), tops.slice(1, 1, 1).load(LAYOUT)))
     weights = gl.exp2(scores - new)
     shared.store(weights.to(gl.bfloat16))
     hopper.fence_async_shared()
-    gl.thread_barrier()
+    barrier()
     return weights, new, gl.exp2(top - new)
 
 
@@ -134,7 +135,7 @@ def tile(
         latent, rotary = latents.index(buffer), rotaries.index(buffer)
         async_copy.wait_group(0)
         hopper.fence_async_shared()
-        gl.thread_barrier()  # the tile is there for all, and all have read the one before
+        barrier()  # the tile is there for all, and all have read the one before
         pending = _scores(q_latent, q_rotary, latent, rotary, SCORES)
         _copy(cache, wide, latents.index(1 - buffer), WIDE, 0, D + R)
         _copy(cache, narrow, rotaries.index(1 - buffer), NARROW, D, D + R)
