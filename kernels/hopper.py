@@ -33,9 +33,8 @@ from triton.experimental.gluon.language.nvidia.hopper import async_copy
 
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier  # renamed after triton 3.6
 LOG2E = gl.constexpr(1.4426950408889634)
-TILE = gl.constexpr(
-    64
-)  # heads and tokens of a tile: one warpgroup's rows; two tiles of tokens fill shared memory
+# Heads and tokens of a tile: the rows of a warpgroup; two tiles of tokens fill shared memory.
+TILE = gl.constexpr(64)
 
 
 @gluon.jit
@@ -148,6 +147,9 @@ def tile(
         used = coming
         sums = sums * shrink + weights
         mean = hopper.warpgroup_mma(shared, latent, mean * gl.convert_layout(shrink, MEANS))
+    # Copies of zeros may still be under way to where the result will pass through.
+    async_copy.wait_group(0)
+    barrier()
     sum_ = gl.sum(sums, 1)
     share = gl.convert_layout(1 / gl.where(sum_ == 0, 1.0, sum_), gl.SliceLayout(1, MEANS))
     mean = gl.convert_layout((mean * share[:, None]).to(gl.bfloat16), WIDE)

@@ -93,11 +93,6 @@ def error(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float(distance / expected[finite].norm()) if distance else 0.0
 
 
-def poison(batch: int, heads: int, device: str) -> torch.Tensor:
-    """A result that no kernel has written."""
-    return torch.full((batch, heads, LATENT), torch.nan, dtype=torch.bfloat16, device=device)
-
-
 def case(  # noqa: PLR0913
     batch: int,
     heads: int,
