@@ -3,12 +3,13 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test torture real lint fmt bench clean
+.PHONY: help run test kernels torture real lint fmt bench clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+TORCH := .venv-kernels
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 12
@@ -34,6 +35,10 @@ test: $(READY) ## Run the tests, two at a time: they mostly wait.
 	$(BIN)/pytest --numprocesses 2 --dist loadfile $(SSH)
 	$(BIN)/pytest $(ALONE)
 
+kernels: $(TORCH)/ready ## Run the kernels' tests, interpreted: no GPU is needed, but torch is (a large download).
+	TRITON_INTERPRET=1 $(TORCH)/bin/pytest --numprocesses 2 tests/kernels
+	$(TORCH)/bin/pytest tests/kernels/test_hopper.py
+
 torture: $(READY) ## Kill the agent in hundreds of places, and see that each run comes to the same end.
 	$(BIN)/pytest -m torture tests/torture
 
@@ -48,6 +53,7 @@ lint: $(READY) ## Check style, types, architecture, dependencies and spelling.
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	MYPYPATH=playbooks/quickstart $(BIN)/mypy playbooks/quickstart
+	MYPYPATH=kernels $(BIN)/mypy kernels
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry .
 	$(BIN)/codespell
@@ -59,27 +65,28 @@ fmt: $(READY) ## Format the code and repair what can be repaired.
 bench: $(READY) ## Measure what is claimed about speed.
 	@code=0; for program in tests/bench/*.py; do echo "$$program"; $(BIN)/python "$$program" || code=$$?; done; exit $$code
 
-clean: ## Remove .venv and all caches. Runs in logs/ stay: they are evidence.
-	rm -rf $(VENV) dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+clean: ## Remove both environments and all caches. Runs in logs/ stay: they are evidence.
+	rm -rf $(VENV) $(TORCH) dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # `--group` came with pip 25.1; the pip that Python brings may be older.
-$(READY): pyproject.toml
+$(TORCH)/ready: EXTRA := [kernels]
+$(READY) $(TORCH)/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		found=$$($(PYTHON) --version 2>&1) || found="not there"; \
 		echo "make: Python 3.11 or later is needed, and $(PYTHON) is $$found" >&2; \
 		echo "  try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
 		exit 1; \
 	}
-	@echo "setting up $(VENV), once; this takes a minute or two" >&2
+	@echo "setting up $(@D), once; this takes a minute or two" >&2
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	{ \
-		$(PYTHON) -m venv $(VENV) && \
-		$(BIN)/python -m pip install --upgrade "pip>=25.1" && \
-		$(BIN)/python -m pip install --editable . --group dev; \
+		$(PYTHON) -m venv $(@D) && \
+		$(@D)/bin/python -m pip install --upgrade "pip>=25.1" && \
+		$(@D)/bin/python -m pip install --editable ".$(EXTRA)" --group dev; \
 	} >"$$log" 2>&1 </dev/null || { \
 		cat "$$log" >&2; \
-		echo "make: $(VENV) could not be set up; the lines above say why" >&2; \
+		echo "make: $(@D) could not be set up; the lines above say why" >&2; \
 		exit 1; \
 	}
 	@touch $@

@@ -1,0 +1,148 @@
+"""Heads in tiles on the tensor cores: a gathered tile of latents serves them all; splits share the indices.
+
+A program takes up to 64 heads of one query, gathers N latents at a time, and uses each twice from shared
+memory: as keys and as values. Where queries and head tiles are too few for the GPU, several programs share
+the indices of one, and `tiles` combines their parts. Which sizes are used is a table, measured once:
+nothing is tuned at run time. Shapes, units and the bound of the error: `reference`. Run this file for its
+witness.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import torch
+import triton
+import triton.language as tl
+from reference import LATENT, ROPE, testify
+from tiles import Parts, bf16, latents, log_sum, over, product, result_for
+
+LOG2E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def tile(
+    query,
+    cache,
+    indices,
+    results,
+    logs,
+    scale,
+    COUNT: tl.constexpr,
+    HEADS: tl.constexpr,
+    SPLITS: tl.constexpr,
+    H: tl.constexpr,
+    N: tl.constexpr,
+    STAGES: tl.constexpr,
+    D: tl.constexpr,
+    R: tl.constexpr,
+    FP8: tl.constexpr,
+):
+    """The means over the indices of one split, for H heads of one query, N tokens at a time."""
+    # The tiles of heads come first: those of one query run side by side, and share its latents in L2.
+    block, split, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    d, r, n = tl.arange(0, D), tl.arange(0, R), tl.arange(0, N)
+    head = block * H + tl.arange(0, H)
+    known = head < HEADS
+    row = query + (batch * HEADS + head) * (D + R)
+    q_latent = tl.load(row[:, None] + d[None, :], mask=known[:, None], other=0.0)
+    q_rotary = tl.load(row[:, None] + D + r[None, :], mask=known[:, None], other=0.0)
+    # torch.compile hands a Python float over as float64; the accumulator must not follow it.
+    factor = tl.full([], scale, tl.float32) * LOG2E
+    top = tl.full([H], -1e30, tl.float32)  # not -inf: where all is padding, -inf - -inf would be NaN
+    sum_ = tl.zeros([H], tl.float32)
+    mean = tl.zeros([H, D], tl.float32)
+    EACH: tl.constexpr = (COUNT + SPLITS * N - 1) // (SPLITS * N) * N  # indices of a split, whole tiles
+    for start in tl.range(0, EACH, N, num_stages=STAGES):
+        index = split * EACH + start + n
+        slots = tl.load(indices + batch * COUNT + index, mask=index < COUNT, other=-1)
+        used = slots >= 0
+        latent, rotary = latents(cache, slots, used, FP8, D, R)
+        scores = product(q_rotary, tl.trans(rotary), tl.zeros([H, N], tl.float32))
+        scores = product(q_latent, tl.trans(latent), scores) * factor
+        scores = tl.where(used[None, :], scores, float("-inf"))
+        new = tl.maximum(top, tl.max(scores, 1))
+        weights = tl.exp2(scores - new[:, None])
+        shrink = tl.exp2(top - new)
+        sum_ = sum_ * shrink + tl.sum(weights, 1)
+        mean = product(bf16(weights), latent, mean * shrink[:, None])
+        top = new
+    mean = over(mean, sum_[:, None])
+    part = (batch * SPLITS + split) * HEADS + head
+    at = results + part.to(tl.int64)[:, None] * D + d[None, :]
+    tl.store(at, bf16(mean), mask=known[:, None])
+    if SPLITS > 1:
+        tl.store(logs + part, log_sum(top, sum_), mask=known)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How a call is cut: heads and tokens of a tile, programs per tile of heads, warps, stages of loads."""
+
+    heads: int
+    tokens: int
+    splits: int
+    warps: int
+    stages: int
+
+
+# Measured on an H200 with its 132 processors (README.md). A row: heads of a call up to which it holds; heads
+# and tokens of a tile, warps, stages; programs up to which the splits are doubled.
+TABLE = (
+    (16, 16, 64, 4, 2, 264),
+    (1 << 20, 64, 64, 8, 2, 132),
+)
+
+
+def sizes(batch: int, heads: int, count: int) -> Sizes:
+    """The sizes for a shape, from the table."""
+    row = next(row for row in TABLE if heads <= row[0])
+    _, tile_heads, tokens, warps, stages, most = row
+    programs = batch * triton.cdiv(heads, tile_heads)
+    splits = 1
+    while 2 * splits * programs <= most and 2 * splits * tokens <= count:
+        splits *= 2
+    return Sizes(tile_heads, tokens, splits, warps, stages)
+
+
+def attend(
+    query: torch.Tensor,
+    cache: torch.Tensor,
+    indices: torch.Tensor,
+    scale: float,
+    cut: Sizes | None = None,
+) -> torch.Tensor:
+    """The attention of `reference.attend`, cut as `cut` says, or else the table.
+
+    Raises:
+        ValueError: an argument is not as `reference` says.
+    """
+    out = result_for(query, cache, indices)
+    batch, heads, _ = query.shape
+    count = indices.shape[1]
+    cut = cut or sizes(batch, heads, count)
+    parts = Parts(out, cut.splits)
+    tile[triton.cdiv(heads, cut.heads), cut.splits, batch](
+        query,
+        cache,
+        indices,
+        parts.results,
+        parts.logs,
+        scale,
+        count,
+        heads,
+        cut.splits,
+        cut.heads,
+        cut.tokens,
+        cut.stages,
+        LATENT,
+        ROPE,
+        cache.dtype == torch.uint8,
+        num_warps=cut.warps,
+    )
+    return parts.combined()
+
+
+if __name__ == "__main__":
+    sys.exit(testify(attend))
