@@ -71,6 +71,8 @@ clean: ## Remove both environments and all caches. Runs in logs/ stay: they are 
 
 # `--group` came with pip 25.1; the pip that Python brings may be older.
 $(TORCH)/ready: EXTRA := [kernels]
+$(TORCH)/ready: MORE := --requirement tests/kernels/requirements.txt
+$(TORCH)/ready: tests/kernels/requirements.txt
 $(READY) $(TORCH)/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		found=$$($(PYTHON) --version 2>&1) || found="not there"; \
@@ -83,7 +85,7 @@ $(READY) $(TORCH)/ready: pyproject.toml
 	{ \
 		$(PYTHON) -m venv $(@D) && \
 		$(@D)/bin/python -m pip install --upgrade "pip>=25.1" && \
-		$(@D)/bin/python -m pip install --editable ".$(EXTRA)" --group dev; \
+		$(@D)/bin/python -m pip install $(MORE) --editable ".$(EXTRA)" --group dev; \
 	} >"$$log" 2>&1 </dev/null || { \
 		cat "$$log" >&2; \
 		echo "make: $(@D) could not be set up; the lines above say why" >&2; \
