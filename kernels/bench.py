@@ -12,10 +12,12 @@ results and its are of the same call.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import statistics
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 
 import hopper
 import mma
@@ -71,13 +73,21 @@ def multiplied() -> float:
     return 2 * 8192**3 / median([lambda: one @ other] * 3)
 
 
-def flash(queries: list[torch.Tensor], cache: torch.Tensor, packed: torch.Tensor, slots: list[torch.Tensor]):  # noqa: ANN201
-    """FlashMLA's two sparse kernels: the bfloat16 one, made for prefill, and the FP8 one, for decode."""
+@functools.cache
+def flash_mla() -> ModuleType | None:
+    """FlashMLA's module; None where it cannot be imported, which is said once."""
     try:
-        mla = importlib.import_module("sgl_kernel.flash_mla")
         importlib.import_module("sgl_kernel.flashmla_ops")
+        return importlib.import_module("sgl_kernel.flash_mla")
     except ImportError as reason:
         print(f"FlashMLA is not measured: {reason}")
+        return None
+
+
+def flash(queries: list[torch.Tensor], cache: torch.Tensor, packed: torch.Tensor, slots: list[torch.Tensor]):  # noqa: ANN201
+    """FlashMLA's two sparse kernels: the bfloat16 one, made for prefill, and the FP8 one, for decode."""
+    mla = flash_mla()
+    if mla is None:
         return {}
     batch, heads, _ = queries[0].shape
     plans = [mla.get_mla_metadata()[0] for _ in queries]
