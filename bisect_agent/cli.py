@@ -162,6 +162,8 @@ def watch(
     from bisect_agent.report.files import read_verdict
 
     code = int(ExitCode.BUG)
+    # A script's background job begins with this signal ignored, and could be ended by no Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with _progress(quiet=quiet, debug=debug) as listener:
             for entry in follow(run, SystemClock()):

@@ -308,7 +308,7 @@ def test_level_names_and_values_stay_as_they_are_written(load: Load) -> None:
     assert expected == factor.levels
 
 
-@given(value=st.text(TEXT))
+@given(value=st.text(TEXT).filter(lambda value: value != "1"))  # the other level's
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_level_in_quotes_is_any_text(value: str, load: Load) -> None:
     """What stands between quotes reaches the variable unchanged."""
