@@ -236,7 +236,7 @@ class Engine:
                 return search.Finished(StoppedBy.DIRTY, run.outcome.detail)
         if self._lost:
             return search.Finished(StoppedBy.TARGET, self._lost)
-        if changed := self._another_environment(judged[self._looked_after :]):
+        if changed := self._unfit(judged[self._looked_after :]):
             return search.Finished(StoppedBy.TARGET, changed)
         limits = self._playbook.limits
         if not self._flights and len(judged) >= limits.trials:
@@ -262,22 +262,30 @@ class Engine:
         gpus = self.state.baseline is not None and surroundings.has_gpus(self.state.baseline)
         return ending(limits) + (self._edge.memory_back if gpus else 0.0) + restore
 
-    def _another_environment(self, judged: Sequence[Settled]) -> str:
-        """Whether the target is still another one, where one of these attempts has shown that; empty if not.
+    def _unfit(self, judged: Sequence[Settled]) -> str:
+        """Whether the target is still another one, or full, where one of these attempts has shown that.
 
         What came and went has cost an attempt, and no more.
         """
         self._looked_after += len(judged)
-        shown = any(
-            isinstance(run.outcome, Unresolved) and run.outcome.reason is Reason.ENVIRONMENT for run in judged
-        )
-        if not shown or self.state.baseline is None:
-            return ""
+        shown = {run.outcome.reason for run in judged if isinstance(run.outcome, Unresolved)}
+        baseline = self.state.baseline
         try:
-            self._compare(between.again(self._playbook, self._edge, self._folder, self.state.baseline))
+            if Reason.DISK in shown:
+                fact = facts(self._edge.folder, self._edge.python)["free_mib"]
+                ended = self._edge.host.run(fact.command, timeout=30)
+                self._need_room(fact.parse(ended.stdout.decode(errors="replace")))
+            if Reason.ENVIRONMENT in shown and baseline is not None:
+                self._compare(between.again(self._playbook, self._edge, self._folder, baseline))
         except (TargetError, Setback) as error:
             return _in_a_line(error)
         return ""
+
+    def _need_room(self, free: str) -> None:
+        """Ends the run where the target's disk has not so many MiB free as every start needs."""
+        if free.isdigit() and int(free) < FREE_MIB:
+            message = f"{self._edge.host.name}: the disk is full: {free} MiB free in {self._edge.folder}"
+            raise TargetError(message, "free some space")
 
     def _compare(self, changed: Sequence[str]) -> None:
         """Ends the run where the target has changed: what is run now has nothing to be held against."""
@@ -314,10 +322,7 @@ class Engine:
         found |= surroundings.facts(seen, self._playbook.profile)
         self._append(events.TargetSurveyed(folder=edge.folder, facts=found, fingerprint=seen))
         self._compare(surroundings.changes(baseline, seen) if baseline else ())
-        if found["free_mib"].isdigit() and int(found["free_mib"]) < FREE_MIB:
-            raise TargetError(
-                f"{host.name}: {found['free_mib']} MiB free in {edge.folder}", "free some space"
-            )
+        self._need_room(found["free_mib"])
         if self._playbook.target.stop is not None and self.state.ended is None:
             self._end_owners(self._playbook.target.stop)
         if self.interrupts:

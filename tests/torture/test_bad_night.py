@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from bisect_agent.journal import NAME
 from bisect_agent.target import supervisor
 from tests.hosts.sshd import Sshd, server
 from tests.torture.lab import AT_A_TIME, Answer, Lab, Undisturbed, answer_of
@@ -23,6 +24,8 @@ pytestmark = [pytest.mark.torture, pytest.mark.timeout(1800)]
 
 CUTS = 5
 """Cuts of the connection in one run."""
+LATEST = 40
+"""The event of a run, of some sixty, at which it is disturbed at the latest."""
 LONG = 60.0
 """Seconds of a long black hole."""
 MEBIBYTES = 80
@@ -88,10 +91,14 @@ def over_ssh(home: Path, plague: Callable[[Sshd], Plague]) -> Case:
 # --- the plagues ------------------------------------------------------------------------------------
 
 
-def begun(lab: Lab, over: threading.Event) -> None:
-    """Waits until there is a run to disturb: who is disturbed before that only has to try again."""
-    while not (lab.run().exists() or over.wait(0.02)):
-        pass
+def come(lab: Lab, over: threading.Event, events: int = 1) -> bool:
+    """Waits until a run has come to so many events; who is disturbed before the first only tries again."""
+    journal = lab.run() / NAME
+    while not journal.exists() or journal.read_bytes().count(b"\n") < events:
+        if over.wait(0.02):
+            return False
+        journal = lab.run() / NAME
+    return True
 
 
 def cuts(sshd: Sshd) -> Plague:
@@ -99,8 +106,8 @@ def cuts(sshd: Sshd) -> Plague:
 
     def plague(lab: Lab, over: threading.Event) -> int:
         times = 0
-        begun(lab, over)
-        while times < CUTS and not over.wait(random.uniform(0.3, 1.2)):  # noqa: S311
+        come(lab, over)
+        while times < CUTS and not over.wait(random.uniform(0.1, 0.6)):  # noqa: S311
             times += len(sshd.sessions()) > 0
             sshd.cut()
         return times
@@ -113,8 +120,7 @@ def black_hole(seconds: float) -> Callable[[Sshd], Plague]:
 
     def on(sshd: Sshd) -> Plague:
         def plague(lab: Lab, over: threading.Event) -> int:
-            begun(lab, over)
-            if over.wait(random.uniform(0.5, 5)):  # noqa: S311
+            if not come(lab, over, random.randint(1, LATEST)):  # noqa: S311
                 return 0
             with sshd.hole(everybody=True):
                 time.sleep(seconds)  # the plague itself, whatever else happens
@@ -144,7 +150,7 @@ def supervisors_die(lab: Lab, over: threading.Event) -> int:
 
 def disk_fills(lab: Lab, over: threading.Event) -> int:
     """The disk under the target's folder is full for a while."""
-    if over.wait(random.uniform(0.5, 4)):  # noqa: S311
+    if not come(lab, over, random.randint(1, LATEST)):  # noqa: S311
         return 0
     ballast = lab.home / "there" / "ballast"
     with suppress(OSError), ballast.open("wb") as file:
