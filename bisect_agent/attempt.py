@@ -17,7 +17,7 @@ import re2
 
 from bisect_agent import between, stacks, surroundings
 from bisect_agent.answers import complaint
-from bisect_agent.edge import CACHES, Edge, Emit, Task, order
+from bisect_agent.edge import CACHES, Edge, Emit, Task, learn, order
 from bisect_agent.errors import TargetError, Unreachable
 from bisect_agent.events import Attempt as Begun
 from bisect_agent.events import (
@@ -54,8 +54,8 @@ from bisect_agent.secrets import Masker, encode
 from bisect_agent.serving import busy, held
 from bisect_agent.signatures import Scanner, watches
 from bisect_agent.surroundings import Answer
-from bisect_agent.target.launcher import CALL, Order, Setback, Stopped
 from bisect_agent.target.launcher import LOG as TARGET_LOG
+from bisect_agent.target.launcher import Order, Setback, Stopped
 from bisect_agent.watching import ALIVE_EVERY, POLL, End, Watch
 
 OTHER_RANKS = 2.0
@@ -246,9 +246,8 @@ class _Attempt:
         """The end, which a full disk excuses: nobody knows what the log would have said (rule 6)."""
         if end.why in {Why.SERVED, Why.CANCELLED} or not self.launched:
             return end
-        fact = facts(self.target, self.edge.python)["free_mib"]
         try:
-            free = fact.parse(self.edge.host.run(fact.command, timeout=CALL).stdout.decode(errors="replace"))
+            free = learn(self.edge, facts(self.target, self.edge.python)["free_mib"])
         except TargetError:
             return end
         if free != "0":

@@ -99,8 +99,8 @@ def run(  # noqa: PLR0913, PLR0917  # each is an option of the command
 ) -> None:
     """Runs a playbook to its verdict, then brings the good server up again.
 
-    Several, or folders of them, are a night: those of one target run one after another, the targets side
-    by side, and what ends one ends it alone. A digest of all is printed, and kept beside the run folders.
+    Several, or folders of them, are a night: one after another on each target, the targets side by side.
+    What ends one ends it alone. A digest of all is printed, and kept beside the run folders.
     """
     from bisect_agent import night, playbook
     from bisect_agent.investigation import open_new

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from bisect_agent.clock import Clock
 from bisect_agent.events import Attempt as Begun
 from bisect_agent.events import OfAttempt
+from bisect_agent.facts import Fact
 from bisect_agent.hosts import Host
 from bisect_agent.model import Configuration, Fingerprint, Playbook, Trial
 from bisect_agent.playbook import arguments, environment, files, script
 from bisect_agent.standstill import BETWEEN_LOOKS
-from bisect_agent.target.launcher import Launcher, Order
+from bisect_agent.target.launcher import CALL, Launcher, Order
 
 BOUND = 10.0
 """Seconds after the kill in which all must be gone; what is not makes the target dirty."""
@@ -63,6 +64,11 @@ class Task:
     answer: str | None = None
     begun: Begun | None = None
     baseline: Fingerprint | None = None
+
+
+def learn(edge: Edge, fact: Fact) -> str:
+    """What a read-only fact of the target is now."""
+    return fact.parse(edge.host.run(fact.command, timeout=CALL).stdout.decode(errors="replace"))
 
 
 def order(

@@ -17,7 +17,7 @@ from typing import assert_never
 from bisect_agent import between, events, search, surroundings
 from bisect_agent.attempt import PORTS_FREE_WITHIN, carry_out
 from bisect_agent.claims import moves, predict, relevant
-from bisect_agent.edge import BOUND, Edge, Task
+from bisect_agent.edge import BOUND, Edge, Task, learn
 from bisect_agent.errors import RANK, ExitCode, RunFolderFull, TargetError
 from bisect_agent.events import Entry, OfAttempt, RunState
 from bisect_agent.evidence import Table
@@ -272,9 +272,7 @@ class Engine:
         baseline = self.state.baseline
         try:
             if Reason.DISK in shown:
-                fact = facts(self._edge.folder, self._edge.python)["free_mib"]
-                ended = self._edge.host.run(fact.command, timeout=30)
-                self._need_room(fact.parse(ended.stdout.decode(errors="replace")))
+                self._need_room(learn(self._edge, facts(self._edge.folder, self._edge.python)["free_mib"]))
             if Reason.ENVIRONMENT in shown and baseline is not None:
                 self._compare(between.again(self._playbook, self._edge, self._folder, baseline))
         except (TargetError, Setback) as error:
@@ -312,11 +310,7 @@ class Engine:
     def _survey(self) -> None:
         """Read-only facts of the target: enough space, and nobody on our ports."""
         edge, launcher, host = self._edge, self._edge.launcher, self._edge.host
-        launcher.install()
-        found: dict[str, str] = {}
-        for name, fact in facts(edge.folder, edge.python).items():
-            ended = host.run(fact.command, timeout=30)
-            found[name] = fact.parse(ended.stdout.decode(errors="replace"))
+        found = {name: learn(edge, fact) for name, fact in facts(edge.folder, edge.python).items()}
         baseline = self.state.baseline
         seen = between.fingerprint(self._playbook, edge, self._folder)
         found |= surroundings.facts(seen, self._playbook.profile)
@@ -547,7 +541,7 @@ class Engine:
         with suppress(Setback, TargetError):
             while not self._interrupted() and (heard is None or not heard.done):
                 found = self._edge.launcher.takeovers()
-                fresh = [t for t in found.reports if t not in self.state.takeovers]
+                fresh = self.state.unheard(found.reports)
                 heard = fresh[-1] if fresh else None
                 if heard is None or not found.watching:
                     break
@@ -571,8 +565,7 @@ class Engine:
 
     def _restored(self) -> bool:
         """Whether `good` was brought up again, and lives on with the files of its levels."""
-        run = self.state.restored()
-        return run is not None and isinstance(run.outcome, Passed)
+        return self.state.serving is not None
 
     def _put_files_back(self) -> None:
         """Gives the files that factors write back what they held before the first start."""

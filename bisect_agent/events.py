@@ -25,6 +25,7 @@ from bisect_agent.model import (
     Limits,
     Match,
     Observation,
+    Passed,
     Prediction,
     Process,
     Reason,
@@ -394,11 +395,28 @@ class RunState:
 
     @property
     def out_of_reach(self) -> bool:
-        """Whether the last word was that the target is not ours any more: its guardian does the rest."""
-        last = self.judged()[-1:]
-        reasons = [run.outcome.reason for run in last if isinstance(run.outcome, Unresolved)]
-        restoring = self.restored() is not None
-        return reasons == [Reason.GUARDED] or (restoring and reasons == [Reason.UNREACHABLE])
+        """Whether the target was not ours in the end, or gave no answer: its guardian does the rest."""
+        last = self.restored() or next(reversed(self.judged()), None)
+        if last is None or not isinstance(last.outcome, Unresolved):
+            return False
+        if last.trial.control == "restore":
+            return last.outcome.reason in {Reason.GUARDED, Reason.UNREACHABLE}
+        by_target = self.concluded is not None and self.concluded.stopped_by is StoppedBy.TARGET
+        return by_target and last.outcome.reason is Reason.GUARDED
+
+    @property
+    def serving(self) -> str | None:
+        """The target's folder of the good server that was left running, by us or by the guardian."""
+        if self.taken_over is not None:
+            return self.taken_over.good
+        run = self.restored()
+        if run is None or not isinstance(run.outcome, Passed):
+            return None
+        return self.attempts[run.trial.id, run.attempt].folder
+
+    def unheard(self, takeovers: Iterable[Takeover]) -> tuple[Takeover, ...]:
+        """What guardians have done and the journal does not know."""
+        return tuple(takeover for takeover in takeovers if takeover not in self.takeovers)
 
     def trial(self, name: str) -> Trial:
         """A trial that was planned, the restore among them."""

@@ -9,7 +9,7 @@ from bisect_agent.edge import Edge, order
 from bisect_agent.errors import TargetError
 from bisect_agent.events import AnyEvent, GuardianActed, RunState, TargetGuarded
 from bisect_agent.folder import digest
-from bisect_agent.model import Command, Playbook, Takeover
+from bisect_agent.model import Command, Playbook
 from bisect_agent.owners import OUT, command_script
 from bisect_agent.playbook import files
 from bisect_agent.report.words import acted
@@ -52,15 +52,11 @@ def take(
         raise Held(_held(edge.host.name, found.held), _REMEDY)
     assert found.fence is not None
     assert found.guardian is not None
-    return *unheard(found.reports, state), TargetGuarded(fence=found.fence, guardian=found.guardian)
+    acts = (GuardianActed(takeover=takeover) for takeover in state.unheard(found.reports))
+    return *acts, TargetGuarded(fence=found.fence, guardian=found.guardian)
 
 
 _REMEDY = "wait for its end; where its agent is gone, `bisect-agent resume` goes on with it"
-
-
-def unheard(takeovers: tuple[Takeover, ...], state: RunState) -> tuple[AnyEvent, ...]:
-    """What guardians have done and the journal does not know."""
-    return tuple(GuardianActed(takeover=t) for t in takeovers if t not in state.takeovers)
 
 
 def _held(host: str, held: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from bisect_agent.check import check_script, masking
 from bisect_agent.clock import SystemClock
 from bisect_agent.edge import Edge
 from bisect_agent.engine import Engine, Listener
-from bisect_agent.errors import ExitCode, TargetError, UsageError
+from bisect_agent.errors import RESUMABLE, TargetError, UsageError
 from bisect_agent.events import AnyEvent, Resumed, RunStarted, RunState
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest, run_name
 from bisect_agent.guard import Held, take
@@ -26,7 +26,7 @@ from bisect_agent.hosts import Host
 from bisect_agent.hosts.reach import reach
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import Journal, decode
-from bisect_agent.model import Limits, Passed, Playbook, StoppedBy
+from bisect_agent.model import Limits, Playbook, StoppedBy
 from bisect_agent.standstill import BETWEEN_LOOKS
 from bisect_agent.target.launcher import Launcher, Setback
 
@@ -153,17 +153,16 @@ def _reopens(state: RunState, run: Path) -> bool:
     """Whether the search goes on although it was concluded; a run that has its answer is left alone."""
     if state.concluded is None:
         return False
-    unanswered = state.concluded.stopped_by in _RESUMABLE
     if state.sealed is None:
-        return unanswered
-    if not unanswered and state.sealed.exit_code not in {ExitCode.NOT_RESTORED, ExitCode.TARGET}:
+        return state.concluded.stopped_by in _UNANSWERED
+    if state.sealed.exit_code not in RESUMABLE:
         raise UsageError(
             f"{run}: this run is concluded: {state.concluded.stopped_by}", f"bisect-agent report {run}"
         )
     return True
 
 
-_RESUMABLE = frozenset(
+_UNANSWERED = frozenset(
     {StoppedBy.TARGET, StoppedBy.BUDGET, StoppedBy.DIRTY, StoppedBy.INTERRUPTED, StoppedBy.BUG}
 )
 
@@ -239,14 +238,9 @@ def _attempt_folders(edge: Edge) -> list[str]:
 
 def restored(state: RunState) -> str | None:
     """The folder, on the target, of the restored server that a run has left running."""
-    if state.surveyed is None:
+    if state.surveyed is None or state.serving is None:
         return None
-    if state.taken_over is not None:
-        return f"{state.surveyed.folder}/{state.taken_over.good}" if state.taken_over.good else None
-    run = state.restored()
-    if run is None or not isinstance(run.outcome, Passed):
-        return None
-    return f"{state.surveyed.folder}/{state.attempts[run.trial.id, run.attempt].folder}"
+    return f"{state.surveyed.folder}/{state.serving}"
 
 
 def stop_left(folder: RunFolder) -> str:

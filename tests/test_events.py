@@ -98,6 +98,13 @@ def test_a_run_taken_up_has_its_tries_again(reason: Reason, wanted: int | None) 
     assert wanted == fold(entries(*events)).next_attempt("t01")
 
 
+@pytest.mark.parametrize(("by", "out"), [(StoppedBy.TARGET, True), (StoppedBy.BUDGET, False)])
+def test_a_guardian_that_had_the_target_before_has_it_no_more(by: StoppedBy, out: bool) -> None:
+    """The last attempt was lost to it; only where the run ended for that is the rest the guardian's."""
+    events = (*BEGUN, *attempt(lost(Reason.GUARDED)), Concluded(stopped_by=by))
+    assert out is fold(entries(*events)).out_of_reach
+
+
 @pytest.mark.parametrize("outcome", [Passed(), *(lost(r) for r in sorted(frozenset(Reason) - RETRIED))])
 def test_what_is_not_ours_is_tried_once(outcome: Outcome) -> None:
     """The same would be seen again, or nothing may be started any more."""

@@ -14,7 +14,6 @@ from bisect_agent.folder import VERDICT, RunFolder, canonical
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import decode, intact, is_written
 from bisect_agent.lines import printable
-from bisect_agent.model import Passed
 from bisect_agent.report.commands import word
 from bisect_agent.report.digest import Brief, Digest
 from bisect_agent.report.dossier import Dossier
@@ -105,7 +104,7 @@ def brief(path: Path, run: Brief) -> Brief:
         return known.model_copy(update={"commands": (_command("resume", folder),)})
     verdict, code = read_verdict(folder), ExitCode(state.sealed.exit_code)
     goes_on = (_command("resume", folder),) if code in RESUMABLE else ()
-    serves = _serves(state)
+    serves = state.serving is not None
     to_end = (_command("stop", folder),) if serves else ()
     return known.model_copy(
         update={
@@ -120,14 +119,6 @@ def brief(path: Path, run: Brief) -> Brief:
             "commands": (*goes_on, *to_end),
         }
     )
-
-
-def _serves(state: events.RunState) -> bool:
-    """Whether the good server was left running, by us or by the guardian."""
-    if state.taken_over is not None:
-        return state.taken_over.good is not None
-    restored = state.restored()
-    return restored is not None and isinstance(restored.outcome, Passed)
 
 
 def _command(name: str, folder: RunFolder) -> str:

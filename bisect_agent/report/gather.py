@@ -172,8 +172,7 @@ class _Gathering:
             return  # nothing of it is here to go on with, or to stop
         if code in RESUMABLE:
             yield Advice("The run has not said its last word. To go on:", command=self._command("resume"))
-        restored = self.state.restored()
-        if restored and isinstance(restored.outcome, Passed):
+        if self.state.serving is not None:
             yield Advice("The good server was left running. To end it:", command=self._command("stop"))
 
     def _command(self, name: str) -> str:

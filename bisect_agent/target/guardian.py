@@ -143,33 +143,34 @@ def reports(_: str) -> int:
 
 def renew(fence: str, seconds: str) -> int:
     """Lets the agent be silent for so long, and its lease last as ever after that."""
-    lost = supervisor.renew(int(fence), float(seconds))
-    return supervisor.answer({"fault": "fenced", "detail": lost} if lost else {"until": True})
+    return heard(supervisor.renew(int(fence), float(seconds)))
 
 
 def release(fence: str) -> int:
     """Ends the guardian; its locks are free when this answers. `-` is the agent that came last."""
     with supervisor.gate(fcntl.LOCK_EX):
         lost = supervisor.renew(supervisor.load(path("fence")) if fence == "-" else int(fence))
-        if lost:
-            return supervisor.answer({"fault": "fenced", "detail": lost})
         watching = supervisor.find(supervisor.load(path("guardian")))
-        if watching is not None:
+        if watching is not None and not lost:
             supervisor.send(watching, signal.SIGKILL)  # It has nothing to tidy up, and must not act now.
             supervisor.wait_for_end(watching, LEAVE)
-    return supervisor.answer({"until": True})
+    return heard(lost)
 
 
 def hand_over(fence: str) -> int:
     """Ends the lease at once; what is to be done then is done while nobody waits."""
     with supervisor.gate(fcntl.LOCK_EX):
         lost = supervisor.renew(int(fence))
-        if lost:
-            return supervisor.answer({"fault": "fenced", "detail": lost})
-        if supervisor.unguarded():
+        if not lost and supervisor.unguarded():
             return supervisor.answer({"fault": "unguarded", "detail": "the guardian is gone"})
-        end_lease(int(fence), "the agent left it to the guardian")
-    return supervisor.answer({"until": True})
+        if not lost:
+            end_lease(int(fence), "the agent left it to the guardian")
+    return heard(lost)
+
+
+def heard(lost: str) -> int:
+    """Answers an agent that it was heard, or why it has no lease any more."""
+    return supervisor.answer({"fault": "fenced", "detail": lost} if lost else {"until": True})
 
 
 # --- the watch --------------------------------------------------------------------------------------
