@@ -24,7 +24,8 @@ def bound(playbook: Playbook, configuration: Configuration) -> str:
 
 def _clashes(playbook: Playbook, configuration: Configuration) -> Iterator[_Clash]:
     for factor in playbook.factors:
-        yield from _clashes_of(factor, configuration)
+        if factor.requires or factor.excludes:
+            yield from _clashes_of(factor, configuration)
 
 
 def _clashes_of(factor: Factor, configuration: Configuration) -> Iterator[_Clash]:
@@ -45,6 +46,8 @@ def nearest(playbook: Playbook, wanted: Configuration, present: Configuration) -
     order of factors comes to first. A bound speaks of two factors, and `present` keeps it: so one of the
     two must stay. All choices of that kind are looked through, the smallest first.
     """
+    if playbook.possible(wanted):
+        return wanted
     waiting, seen = deque([frozenset[str]()]), set[frozenset[str]]()
     while True:
         kept = waiting.popleft()

@@ -186,6 +186,40 @@ def check(playbook: PlaybookArgument, pin: PinOption = None, signatures: Signatu
 
 
 @app.command()
+def plan(
+    playbook: Annotated[
+        str, typer.Argument(metavar="PLAYBOOK|RUN", help="A playbook, or the folder of a run that has begun.")
+    ],
+    depth: Annotated[
+        int, typer.Option("--depth", min=1, max=12, help="So many trials ahead are shown one after another.")
+    ] = 5,
+    pin: PinOption = None,
+    signatures: SignaturesOption = None,
+) -> None:
+    """Shows the trials ahead with their probabilities, and how many there may be. Starts nothing."""
+    from bisect_agent import plan as ahead
+    from bisect_agent.folder import RunFolder
+    from bisect_agent.journal import NAME as JOURNAL
+    from bisect_agent.playbook import load
+    from bisect_agent.report import outlook
+    from bisect_agent.report.files import read_state
+    from bisect_agent.steer import EQUAL
+
+    if (Path(playbook) / JOURNAL).is_file():
+        if pin or signatures:
+            raise UsageError("a run that has begun keeps its playbook", "leave --set and --signatures out")
+        folder = RunFolder(Path(playbook))
+        known, state = folder.resolved(), read_state(folder)
+        settled, costs = state.settled(), state.costs() if state.judged() else None
+    else:
+        known, settled, costs = load(_find(playbook), pins=_pins(pin), signatures=signatures), (), None
+    shown = ahead.tree(known, settled, depth, costs or EQUAL)
+    counts = tuple(ahead.counts(known, costs))
+    for line in outlook.lines(shown, counts, costs, flaky=known.error is not None):
+        typer.echo(line)
+
+
+@app.command()
 def report(
     run: ArchiveArgument,
     form: Annotated[Form, typer.Option("--format", help="How to show it.")] = Form.TERMINAL,

@@ -198,7 +198,7 @@ class Engine:
         self._catch_up()
         while True:
             step = self._early() or search.step(
-                self._playbook, self.state.settled(), self.state.in_flight(), capacity
+                self._playbook, self.state.settled(), self.state.in_flight(), capacity, self.state.costs()
             )
             if isinstance(step, search.Finished):
                 self._land()

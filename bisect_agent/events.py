@@ -20,6 +20,7 @@ from bisect_agent.model import (
     UNCOUNTED,
     Asked,
     Before,
+    Failed,
     Fingerprint,
     Frozen,
     Limits,
@@ -40,6 +41,7 @@ from bisect_agent.model import (
     Unresolved,
     Why,
 )
+from bisect_agent.steer import Costs
 
 SCHEMA = 1
 ATTEMPTS = 3
@@ -465,6 +467,12 @@ class RunState:
     def judged(self) -> tuple[Settled, ...]:
         """Every attempt that was judged, the restore's too, in order."""
         return tuple(a.settled for a in self.attempts.values() if a.settled is not None)
+
+    def costs(self) -> Costs:
+        """What an attempt takes that fails, and one that passes, by those so far."""
+        taken = [(a.settled.outcome, a.ended - a.began) for a in self.attempts.values() if a.settled]
+        fails = [seconds for outcome, seconds in taken if isinstance(outcome, Failed)]
+        return Costs.learnt(fails, [seconds for outcome, seconds in taken if isinstance(outcome, Passed)])
 
     def in_flight(self) -> tuple[Trial, ...]:
         """The search's trials that are planned and not settled."""

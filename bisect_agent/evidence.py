@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from functools import cached_property
 from itertools import product
-from typing import Literal
 
 from bisect_agent.bounds import bound, nearest
+from bisect_agent.course import Course
 from bisect_agent.model import (
     RETRIED,
     Applied,
@@ -25,6 +25,8 @@ from bisect_agent.model import (
     Symptom,
     Unresolved,
 )
+from bisect_agent.odds import CAREFUL, Odds, Seen, Shows, elements
+from bisect_agent.rates import missed
 
 TRIES = 2
 """How often a configuration is run whose runs are all lost on the way."""
@@ -65,7 +67,7 @@ class Standing(StrEnum):
 class Flip:
     """One setting changed in a failing configuration, and what came of it.
 
-    `runs` are those that may vote: a run that was planned as a group is not among them.
+    `runs` are those that may vote: a run that was planned as a group is among them only where it fails.
     """
 
     setting: Setting
@@ -106,46 +108,15 @@ class Boundary:
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """The next change of the present failing configuration, which decides where the search goes on.
-
-    It asks whether the failure *needs* a factor, at which of its levels it *begins*, or whether it
-    fails *without* one more setting.
-    """
-
-    setting: Setting
-    asks: Literal["needs", "begins", "without"]
-
-
-@dataclass(frozen=True)
-class Walk:
-    """A way from a failing configuration towards `good`, through configurations that fail the same.
-
-    Attributes:
-        here: the present failing configuration, as near to `good` as was seen.
-        left: of each factor that was set as in `good`, the failing configuration in which it was.
-        heals: of each ordered factor that the failure needs, the level that passed last.
-        ahead: what to change next; None where no step is left.
-    """
-
-    here: Configuration
-    left: Mapping[str, Configuration] = field(default_factory=dict)
-    heals: Mapping[str, str] = field(default_factory=dict)
-    ahead: Ahead | None = None
-
-
-@dataclass(frozen=True)
 class Healing:
     """One setting of each cause found, set in `bad` so that it heals, and what came of it.
 
-    Where that still fails the same, it has another cause. `step` is the next trial on the way there, a
-    failing configuration and a change of it; None where it was run, or where no way leads there.
+    Where that still fails the same, it has another cause.
     """
 
     settings: tuple[Setting, ...]
     configuration: Configuration
     answer: Answer
-    step: tuple[Configuration, Setting] | None = None
 
 
 def accused(settings: Iterable[Setting]) -> str:
@@ -153,12 +124,13 @@ def accused(settings: Iterable[Setting]) -> str:
     return " × ".join(str(s) for s in settings)
 
 
-def _lost(run: Settled) -> bool:
+def lost(run: Settled) -> bool:
+    """Whether a run says nothing about its configuration, not even that it cannot be tested."""
     return isinstance(run.outcome, Unresolved) and run.outcome.reason in LOST
 
 
 def _open(runs: Sequence[Settled]) -> bool:
-    return len(runs) < TRIES and all(_lost(s) for s in runs)
+    return len(runs) < TRIES and all(lost(s) for s in runs)
 
 
 class Table:
@@ -173,13 +145,19 @@ class Table:
         self._runs: dict[Configuration, list[Settled]] = {}
         for run in self.settled:
             self._runs.setdefault(run.trial.configuration, []).append(run)
-        self._flips: dict[tuple[Configuration, str], tuple[Flip, ...]] = {}
+        self.flaky = playbook.error is not None
+        self.error = playbook.error or 0.0
         self._place = {run.trial.id: place for place, run in enumerate(self.settled)}
         failures = (s.outcome for s in self.runs(playbook.bad) if isinstance(s.outcome, Failed))
         first = next(failures, None)
         self.symptom: Symptom | None = first.symptom if first else None
 
     # --- a configuration ------------------------------------------------------------------------------
+
+    @property
+    def configurations(self) -> Iterable[Configuration]:
+        """Those that were run, in the order of their first runs."""
+        return self._runs
 
     def runs(self, configuration: Configuration) -> Sequence[Settled]:
         """The settled trials of a configuration, oldest first."""
@@ -194,22 +172,30 @@ class Table:
         )
 
     def answer(self, configuration: Configuration) -> Answer:
-        """What the runs of a configuration say together; contradicting runs say nothing."""
+        """What the runs of a configuration say together.
+
+        Runs that contradict each other say nothing; but of a failure that may be flaky one shows it.
+        """
         runs = self.runs(configuration)
         if not runs and not self.playbook.possible(configuration):
             return Answer.IMPOSSIBLE
         return self._together(runs)
 
     def _together(self, every: Sequence[Settled]) -> Answer:
-        """What runs say together. One that was lost on the way takes nothing from what another shows."""
-        runs = [s for s in every if not _lost(s)] or every
+        """What runs say together. One that was lost on the way takes nothing from what another shows.
+
+        Where the failure may be flaky, neither does one that fails otherwise.
+        """
+        runs = [s for s in every if not lost(s)] or every
+        if self.flaky:
+            runs = [s for s in runs if self.fails(s) or isinstance(s.outcome, Passed)] or runs
         if not runs:
             return Answer.NOT_RUN
         if any(isinstance(s.outcome, Unresolved) for s in runs):
             return Answer.UNRESOLVED
         if all(isinstance(s.outcome, Passed) for s in runs):
             return Answer.HEALS
-        if all(self.fails(s) for s in runs):
+        if all(self.fails(s) for s in runs) or (self.flaky and any(self.fails(s) for s in runs)):
             return Answer.FAILS
         return Answer.OTHER
 
@@ -217,12 +203,18 @@ class Table:
         """Whether a run may still bring an answer: there was none, or it was lost on the way."""
         return _open(self.runs(configuration)) and self.playbook.possible(configuration)
 
+    def askable(self, configuration: Configuration) -> bool:
+        """Whether a configuration may be run once more, though it has answered."""
+        return sum(isinstance(s.outcome, Unresolved) for s in self.runs(configuration)) < TRIES
+
     def first(self, configuration: Configuration) -> Settled:
         """The first run in which a failing configuration failed the same."""
         return next(s for s in self.runs(configuration) if self.fails(s))
 
     def wavering(self) -> Settled | None:
         """A run that fails the same, where another run of its configuration says otherwise."""
+        if self.flaky:
+            return None
         failing = (s for s in self.settled if self.fails(s))
         return next((s for s in failing if self.answer(s.trial.configuration) is not Answer.FAILS), None)
 
@@ -235,10 +227,6 @@ class Table:
         return tuple(s for s in self.settled if isinstance(s.outcome, Failed) and not self.fails(s))
 
     # --- a change of a failing configuration ------------------------------------------------------------
-
-    def stake(self, failing: Configuration) -> tuple[str, ...]:
-        """The factors to change in a failing configuration: differences, then suspects."""
-        return (*(s.factor for s in failing.differs(self.playbook.good)), *self.playbook.suspects)
 
     def levels(self, failing: Configuration, factor: str) -> tuple[str, ...]:
         """The levels to change a factor to: good's first, then the others as listed.
@@ -253,22 +241,15 @@ class Table:
         rest = tuple(level for level in every if level not in (good, present))
         return rest if good == present else (good, *rest)
 
-    def flips(self, failing: Configuration, factor: str) -> tuple[Flip, ...]:
-        """Every change of one factor of a failing configuration, run or not."""
-        key = failing, factor
-        if key not in self._flips:
-            levels = self.levels(failing, factor)
-            self._flips[key] = tuple(self.flip(failing, Setting(factor=factor, level=v)) for v in levels)
-        return self._flips[key]
-
     def flip(self, failing: Configuration, setting: Setting) -> Flip:
-        """One change of a failing configuration."""
+        """One change of a failing configuration. A group that heals accuses nobody (rule 1)."""
         configuration = failing.replace([setting])
-        runs = tuple(s for s in self.runs(configuration) if not isinstance(s.trial.change, Group))
-        said, whole = self._together(runs), self.answer(configuration)
-        contradicted = said in {Answer.HEALS, Answer.FAILS} and said is not whole
-        impossible = whole is Answer.IMPOSSIBLE
-        return Flip(setting, configuration, runs, whole if contradicted or impossible else said)
+        every, whole = tuple(self.runs(configuration)), self.answer(configuration)
+        if whole in {Answer.FAILS, Answer.IMPOSSIBLE}:
+            return Flip(setting, configuration, every, whole)
+        runs = tuple(s for s in every if not isinstance(s.trial.change, Group))
+        said = self._together(runs)
+        return Flip(setting, configuration, runs, whole if said is Answer.HEALS else said)
 
     # --- causes -----------------------------------------------------------------------------------------
 
@@ -301,15 +282,25 @@ class Table:
         """The pairs of the established causes."""
         return tuple(pair for inquiry in self.inquiries if inquiry.cause for pair in inquiry.pairs)
 
-    def ahead(self) -> tuple[Configuration, Setting] | None:
-        """The next trial on the way to where another cause may show; None where none is left."""
+    def ahead(self) -> Healing | None:
+        """Where another cause may show, and nothing was run yet; None where nothing is left."""
         healing = self._next([inquiry for inquiry in self.inquiries if inquiry.cause])
-        return healing.step if healing else None
+        return healing if healing and healing.answer is not Answer.FAILS else None
 
     def _next(self, found: Sequence[Inquiry]) -> Healing | None:
-        """The first healing that still fails, or that a trial leads to. The order does not depend on runs."""
+        """The first healing that still fails, or that may be run. The order does not depend on runs."""
         every = self._healings(found)
-        return next((h for h in every if h.answer is Answer.FAILS or h.step), None)
+        return next((h for h in every if h.answer is Answer.FAILS or not self._known(h, found)), None)
+
+    def _known(self, healing: Healing, found: Sequence[Inquiry]) -> bool:
+        """Whether no run is left that would tell more of a healing.
+
+        Of a flaky failure, a pass counts once it would be an accident as seldom as the playbook asks, if
+        another cause showed itself as often as the first.
+        """
+        if not self.flaky or healing.answer is not Answer.HEALS:
+            return not self.open(healing.configuration)
+        return missed(*found[0].shown, len(self.runs(healing.configuration))) <= self.error
 
     def healings(self) -> list[Healing]:
         """All smallest ways to heal the established causes at once, and what came of each."""
@@ -329,198 +320,172 @@ class Table:
 
     def _healing(self, settings: Sequence[Setting]) -> Healing:
         configuration = self.playbook.bad.replace(settings)
-        step = self._towards(frozenset(settings)) if self.open(configuration) else None
-        return Healing(tuple(settings), configuration, self.answer(configuration), step)
-
-    def _towards(self, settings: frozenset[Setting]) -> tuple[Configuration, Setting] | None:
-        """The next trial on a way from `bad` to it with these settings: one change a run, of what fails."""
-        last = sorted(settings, key=str)
-        before = {s: self.playbook.bad.replace(settings - {s}) for s in last}
-        for setting in last:
-            if self.answer(before[setting]) is Answer.FAILS:
-                return before[setting], setting
-        ways = (self._towards(settings - {s}) for s in last if self.open(before[s]))
-        return next((way for way in ways if way), None)
+        return Healing(tuple(settings), configuration, self.answer(configuration))
 
 
 class Inquiry:
-    """The search for one cause: a failing configuration, followed towards `good` by single changes.
+    """The search for one cause: the failing configurations between `good` and one that fails.
 
     Attributes:
         table: the trials that it reads.
         start: the failing configuration that it begins with.
         held: the settings of `start` that heal causes found before; they stay.
+        course: the way from `good` to `start`.
     """
 
     def __init__(self, table: Table, start: Configuration, held: Sequence[Setting] = ()) -> None:
         self.table = table
         self.start = start
         self.held = {s.factor: s for s in held}
-
-    # --- the way to good ------------------------------------------------------------------------------
+        self.course = Course(table.playbook, start, self.held)
+        self._healed: dict[Configuration, Mapping[str, Sequence[Flip]]] = {}
 
     @cached_property
-    def walk(self) -> Walk:
-        """How far the failure was followed towards `good`.
+    def failing(self) -> tuple[Configuration, ...]:
+        """The configurations on the way that fail, the nearest to `good` first; `start`, if none is known."""
+        places = {c: on for c in self.table.configurations if (on := self.course.on(c)) is not None}
+        found = [c for c in places if self.table.answer(c) is Answer.FAILS]
+        return tuple(sorted(found, key=lambda c: places[c].bit_count())) or (self.start,)
 
-        First along each ordered factor that it needs, to the first level that fails. The next step waits
-        until all single changes are in, and those that heal are not enough: then some settings stand in
-        for each other. Every difference that no single change heals is set as in `good`, one more at a
-        time, for as long as it fails the same; one whose turn comes where it is impossible has another
-        turn after the others. What does anything else then stays: whether it is needed is asked in
-        the end, at the configuration reached. So a step into a level that was not seen to take effect says
-        nothing of its factor, only that this configuration fails.
-        """
-        if self.table.answer(self.start) is not Answer.FAILS:
-            return Walk(self.start)
-        walk = self._narrowed(Walk(self.start))
-        if walk.ahead or not self._astray(walk.here):
-            return walk
-        walk = self._stepped(walk, self._way(walk.here))
-        return walk if walk.ahead else self._narrowed(walk)
-
-    def _narrowed(self, walk: Walk) -> Walk:
-        """As far along each ordered factor as it fails, where it is seen to pass at last."""
-        for factor in self._differences(walk.here):
-            if not self.table.playbook.factor(factor).ordered:
-                continue
-            found = self._boundary(walk.here, factor, walk.heals.get(factor))
-            if isinstance(found, Ahead):
-                return replace(walk, ahead=found)
-            if found:
-                walk = replace(walk, heals={**walk.heals, factor: found.heals})
-            if found and found.fails != walk.here[factor]:
-                first = Setting(factor=factor, level=found.fails)
-                return self._narrowed(replace(walk, here=walk.here.replace([first])))
-        return walk
-
-    def _boundary(
-        self, failing: Configuration, factor: str, passed: str | None = None
-    ) -> Boundary | Ahead | None:
-        """Where along an ordered factor a failing configuration begins to fail; or what to run to know it.
-
-        Good's level is asked first, or the one that `passed` in another configuration. A level that says
-        nothing is stepped around. None where no level heals.
-        """
-        flips = self.table.flips(failing, factor)
-        first = [place for place, flip in enumerate(flips) if flip.setting.level == passed]
-        for place in (*first, *range(len(flips))):
-            if flips[place].open:
-                return Ahead(flips[place].setting, "needs")
-            if flips[place].answer is Answer.HEALS:
-                return self._halved(failing, flips, place)
-            if flips[place].answer is Answer.FAILS and place not in first:
-                return None
-        return None
-
-    def _halved(self, failing: Configuration, flips: Sequence[Flip], heals: int) -> Boundary | Ahead:
-        """The boundary between a level that heals and the present one, whose place is after all flips.
-
-        Invariant: the level at `heals` passes, the one at `fails` fails.
-        """
-        fails = len(flips)
-        while within := [place for place in range(heals + 1, fails) if self._says(flips[place])]:
-            middle = min(within, key=lambda place: abs(2 * place - heals - fails))
-            if flips[middle].open:
-                return Ahead(flips[middle].setting, "begins")
-            if flips[middle].answer is Answer.HEALS:
-                heals = middle
-            else:
-                fails = middle
-        factor = flips[heals].setting.factor
-        level = flips[fails].setting.level if fails < len(flips) else failing[factor]
-        return Boundary(factor, level, flips[heals].setting.level, tuple(flips[heals + 1 : fails]))
-
-    @staticmethod
-    def _says(flip: Flip) -> bool:
-        """Whether a change tells, or may tell, on which side of a boundary its level lies."""
-        return flip.open or flip.answer in {Answer.HEALS, Answer.FAILS}
-
-    def _astray(self, failing: Configuration) -> bool:
-        """Whether the changes that heal are known, and are not enough."""
-        if any(self._untried(failing, f) for f in self._stake(failing)):
-            return False
-        rest = self._rest(failing)
-        return not self.table.open(rest) and self.table.answer(rest) is not Answer.FAILS
-
-    def _way(self, failing: Configuration) -> list[Setting]:
-        """The differences that no single change heals, as `good` has them."""
-        needed = {s.factor for s in self._needed(failing)}
-        good = self.table.playbook.good
-        differences = set(self._differences(failing)) - needed
-        return [s for s in good.differs(failing) if s.factor in differences]
-
-    def _stepped(self, walk: Walk, way: Sequence[Setting]) -> Walk:
-        """One setting more at a time as in `good`, for as long as it fails."""
-        table, skipped, begin = self.table, [], walk.here
-        for setting in way:
-            there = walk.here.replace([setting])
-            if table.answer(there) is Answer.IMPOSSIBLE:
-                skipped.append(setting)
-            elif table.open(there):
-                return replace(walk, ahead=Ahead(setting, "without"))
-            elif table.answer(there) is Answer.FAILS:
-                walk = replace(walk, here=there, left={**walk.left, setting.factor: walk.here})
-        return self._stepped(walk, skipped) if skipped and walk.here != begin else walk
-
-    def _differences(self, failing: Configuration) -> list[str]:
-        """The factors that a failing configuration has otherwise than `good`, and that may be changed."""
-        different = (s.factor for s in failing.differs(self.table.playbook.good))
-        return [factor for factor in different if factor not in self.held]
-
-    def stake(self) -> tuple[str, ...]:
-        """The factors to change in the present failing configuration: differences, then suspects."""
-        return self._stake(self.walk.here)
-
-    def _stake(self, failing: Configuration) -> tuple[str, ...]:
-        return tuple(factor for factor in self.table.stake(failing) if factor not in self.held)
-
-    def origin(self, factor: str) -> Configuration:
-        """The failing configuration in which a factor is changed, to see whether the failure needs it.
-
-        The one where it was set as in `good`, if it was; else the present one. What heals another cause
-        was changed in `bad`.
-        """
-        if factor in self.held:
-            return self.table.playbook.bad
-        return self.walk.left.get(factor, self.walk.here)
+    @cached_property
+    def here(self) -> Configuration:
+        """The failing configuration that is looked at: one that shows a cause, or the nearest to `good`."""
+        proven = (c for c in self.failing if self._proven(c))
+        return next(proven, self.failing[0])
 
     # --- a factor -------------------------------------------------------------------------------------
 
-    def flips(self, factor: str) -> list[Flip]:
-        """The changes of a factor that were run."""
+    @cached_property
+    def differences(self) -> tuple[str, ...]:
+        """The factors that `here` has otherwise than `good`, and that may be changed."""
+        every = (s.factor for s in self.here.differs(self.table.playbook.good))
+        return tuple(factor for factor in every if factor not in self.held)
+
+    @property
+    def stake(self) -> tuple[str, ...]:
+        """The factors to look at in `here`: differences, then suspects."""
+        suspects = (factor for factor in self.table.playbook.suspects if factor not in self.held)
+        return (*self.differences, *suspects)
+
+    def origin(self, factor: str) -> Configuration:
+        """The failing configuration in which a factor was changed, to see whether the failure needs it.
+
+        What heals another cause was changed in `bad`; what is as in `good` by now, in `start`.
+        """
         if factor in self.held:
-            runs = tuple(self.table.runs(self.start))
-            return [Flip(self.held[factor], self.start, runs, self.table.answer(self.start))]
-        return [flip for flip in self.table.flips(self.origin(factor), factor) if flip.runs]
+            return self.table.playbook.bad
+        return self.start if self.gone(factor) else self.here
+
+    def gone(self, factor: str) -> bool:
+        """Whether a factor is as in `good` where the failure was followed to."""
+        good = self.table.playbook.good
+        return factor not in self.held and self.start[factor] != self.here[factor] == good[factor]
+
+    def changes(self, failing: Configuration, factor: str) -> list[Flip]:
+        """Every change of one factor of a failing configuration, run or not."""
+        levels = self.table.levels(failing, factor)
+        return [self.table.flip(failing, Setting(factor=factor, level=v)) for v in levels]
+
+    def _healing(self, failing: Configuration) -> Mapping[str, Sequence[Flip]]:
+        """The changes of a failing configuration that heal, by factor, in the order of its levels."""
+        if failing not in self._healed:
+            table, found = self.table, dict[str, list[Flip]]()
+            different = (s.factor for s in failing.differs(table.playbook.good))
+            stake = {*different, *table.playbook.suspects} - self.held.keys()
+            for configuration in table.configurations:
+                changed = configuration.differs(failing)
+                if len(changed) == 1 and changed[0].factor in stake:
+                    flip = table.flip(failing, changed[0])
+                    if flip.answer is Answer.HEALS:
+                        found.setdefault(changed[0].factor, []).append(flip)
+            ranked = (
+                (
+                    factor,
+                    [
+                        flip
+                        for v in table.levels(failing, factor)
+                        for flip in flips
+                        if flip.setting.level == v
+                    ],
+                )
+                for factor, flips in found.items()
+            )
+            self._healed[failing] = {factor: flips for factor, flips in ranked if flips}
+        return self._healed[failing]
+
+    def flips(self, factor: str) -> list[Flip]:
+        """The changes of a factor that were run, alone or, where it still failed, with others."""
+        if factor in self.held:
+            return [self._stands(self.held[factor], self.start)]
+        if self.gone(factor):
+            return [self._stands(Setting(factor=factor, level=self.here[factor]), self.here)]
+        found = [flip for flip in self.changes(self.here, factor) if flip.runs]
+        ran = {flip.setting for flip in found}
+        return found + [flip for flip in self._together(factor) if flip.setting not in ran]
+
+    def _stands(self, setting: Setting, configuration: Configuration) -> Flip:
+        """A setting that was changed on the way to a failing configuration."""
+        return Flip(
+            setting, configuration, tuple(self.table.runs(configuration)), self.table.answer(configuration)
+        )
+
+    def _together(self, factor: str) -> list[Flip]:
+        """The changes of a factor that were made together with others, where it failed all the same."""
+        return [
+            self._stands(setting, configuration)
+            for configuration, changed in self._cleared
+            for setting in changed
+            if setting.factor == factor
+        ]
+
+    @cached_property
+    def _cleared(self) -> list[tuple[Configuration, tuple[Setting, ...]]]:
+        """Several changes of what is the same in `good`, made at once, where it failed all the same."""
+        free = set(self.stake) - set(self.differences)
+        found = ((c, c.differs(self.here)) for c in self.table.configurations)
+        return [
+            (configuration, changed)
+            for configuration, changed in found
+            if len(changed) > 1
+            and free.issuperset(s.factor for s in changed)
+            and self.table.answer(configuration) is Answer.FAILS
+        ]
 
     def listed(self, factor: str) -> list[Flip]:
         """The changes of a factor to every level that may be run, whether it was or not."""
+        known = {flip.setting.level: flip for flip in self.flips(factor)}
         table, origin, bad = self.table, self.origin(factor), self.table.playbook.bad
         levels = table.levels(origin, factor)
         if table.playbook.factor(factor).ordered:
             levels = (*table.levels(bad, factor), bad[factor])
         present = origin[factor]
-        return [table.flip(origin, Setting(factor=factor, level=v)) for v in levels if v != present]
+        return [
+            known.get(v) or table.flip(origin, Setting(factor=factor, level=v))
+            for v in levels
+            if v != present
+        ]
 
-    def untried(self, factor: str) -> Setting | None:
-        """The next level of a factor to try: None when one heals or all were tried."""
-        return self._untried(self.walk.here, factor)
+    @cached_property
+    def asks(self) -> tuple[Setting, ...]:
+        """Of each factor the next change of `here` that may tell whether the failure needs it."""
+        cleared = {setting for _, changed in self._cleared for setting in changed}
+        healing = self._healing(self.here)
+        found = []
+        for factor in self.stake:
+            ordered = self.table.playbook.factor(factor).ordered
+            if factor in healing and not ordered:
+                continue
+            flips = self.changes(self.here, factor)
+            wanted = self._unknown(flips) if ordered else [f for f in flips if f.setting not in cleared]
+            if flip := next((flip for flip in wanted if flip.open), None):
+                found.append(flip.setting)
+        return tuple(found)
 
-    def _untried(self, failing: Configuration, factor: str) -> Setting | None:
-        if self.table.playbook.factor(factor).ordered:
-            return None  # it was asked on the way here
-        for flip in self.table.flips(failing, factor):
-            if flip.answer is Answer.HEALS:
-                return None
-            if flip.answer is Answer.NOT_RUN:
-                return flip.setting
-        return None
-
-    def lost(self) -> list[Setting]:
-        """Changes of differences that were lost on the way, where one more run may show a need."""
-        idle = [f for f in self._differences(self.walk.here) if self.standing(f) is not Standing.NEEDED]
-        return [flip.setting for f in idle for flip in self.flips(f) if flip.open]
+    @staticmethod
+    def _unknown(flips: Sequence[Flip]) -> Sequence[Flip]:
+        """Of the changes along an order, from good's side, those behind the last one that heals."""
+        heal = [place for place, flip in enumerate(flips) if flip.answer is Answer.HEALS]
+        return flips[heal[-1] + 1 :] if heal else flips
 
     def standing(self, factor: str) -> Standing:
         """What the changes of a factor show.
@@ -546,7 +511,7 @@ class Inquiry:
         return Standing.UNRESOLVED if flips else Standing.NOT_RUN
 
     def _impossible(self, factor: str) -> bool:
-        every = self.table.flips(self.origin(factor), factor)
+        every = self.changes(self.here, factor)
         return bool(every) and all(flip.answer is Answer.IMPOSSIBLE for flip in every)
 
     def _votes(self, flip: Flip) -> bool:
@@ -569,41 +534,40 @@ class Inquiry:
     def bounds(self, factor: str) -> tuple[str, ...]:
         """What forbids the changes of a factor, or those of the rest with it."""
         good = Setting(factor=factor, level=self.table.playbook.good[factor])
-        flips = self.table.flips(self.origin(factor), factor)
+        flips = self.changes(self.here, factor)
         forbidden = [f.configuration for f in flips if f.answer is Answer.IMPOSSIBLE]
         if factor in self.kept:
             forbidden = [self.rest.replace([good])]
         return tuple(dict.fromkeys(bound(self.table.playbook, c) for c in forbidden))
 
     def boundary(self, factor: str) -> Boundary | None:
-        """Where along an ordered factor the present failing configuration begins to fail, if it is known."""
-        if factor in self.held or factor not in self.walk.heals:
+        """Where along an ordered factor `here` begins to fail; None while a level may still tell."""
+        if factor in self.held or not self.table.playbook.factor(factor).ordered:
             return None
-        found = self._boundary(self.walk.here, factor, self.walk.heals[factor])
-        return found if isinstance(found, Boundary) else None
+        flips = self.changes(self.here, factor)
+        behind = self._unknown(flips)
+        if len(behind) == len(flips) or any(flip.open for flip in behind):
+            return None
+        healing = flips[len(flips) - len(behind) - 1]
+        return Boundary(factor, self.here[factor], healing.setting.level, tuple(behind))
 
     # --- the cause --------------------------------------------------------------------------------------
 
     @cached_property
     def needed(self) -> tuple[Setting, ...]:
-        """The settings that a single change of the present failing configuration was seen to heal."""
-        return self._needed(self.walk.here)
+        """The settings that a single change of `here` was seen to heal."""
+        return self._needed(self.here)
 
     def _needed(self, failing: Configuration) -> tuple[Setting, ...]:
-        heal = {
-            factor
-            for factor in self._stake(failing)
-            if any(flip.answer is Answer.HEALS for flip in self.table.flips(failing, factor))
-        }
-        return tuple(s for s in failing.settings() if s.factor in heal)
+        return tuple(s for s in failing.settings() if s.factor in self._healing(failing))
 
     @cached_property
     def rest(self) -> Configuration:
         """`good` with the settings that are needed: as much of it as is possible."""
-        return self._rest(self.walk.here)
+        return self._rest(self.here)
 
     def _rest(self, failing: Configuration) -> Configuration:
-        wanted = self.table.playbook.good.replace(self._needed(failing))
+        wanted = self.table.playbook.good.replace([*self.held.values(), *self._needed(failing)])
         return nearest(self.table.playbook, wanted, failing)
 
     @cached_property
@@ -611,36 +575,97 @@ class Inquiry:
         """The factors that stayed as they are, by what levels require and exclude, when the rest went."""
         if not self.needed or self.table.answer(self.rest) is not Answer.FAILS:
             return frozenset()
-        different = self.rest.differs(self.table.playbook.good.replace(self.needed))
-        return frozenset(s.factor for s in different)
+        wanted = self.table.playbook.good.replace([*self.held.values(), *self.needed])
+        return frozenset(s.factor for s in self.rest.differs(wanted))
 
-    def remedies(self, factor: str) -> list[Flip]:
-        """The changes that heal, good's level first; of an ordered factor the last is at the boundary."""
-        return [flip for flip in self.flips(factor) if flip.answer is Answer.HEALS]
+    def remedies(self, factor: str) -> Sequence[Flip]:
+        """The changes of `here` that heal, good's level first; in an order the last is at the boundary."""
+        return self._healing(self.here).get(factor, [])
 
-    @cached_property
+    @property
     def pairs(self) -> tuple[Pair, ...]:
-        """The pairs closed so far: a failing configuration, one change passing, failing again after it."""
-        here, table = self.walk.here, self.table
+        """The pairs closed so far: `here` fails, with one change it passes, and it fails again after that."""
+        return self._pairs(self.here)
+
+    def _pairs(self, here: Configuration) -> tuple[Pair, ...]:
+        table = self.table
         if table.answer(here) is not Answer.FAILS:
             return ()
-        failing = [s for s in table.runs(here) if table.fails(s)]
+        failing = [s for s in table.runs(here) if table.fails(s) and not isinstance(s.trial.change, Group)]
+        needed = self._needed(here)
         found = []
-        for setting in self.needed:
-            remedies = self.remedies(setting.factor)
+        for setting in needed:
+            remedies = self._healing(here)[setting.factor]
             healing = remedies[-1] if table.playbook.factor(setting.factor).ordered else remedies[0]
-            passing = next(s for s in healing.runs if isinstance(s.outcome, Passed))
-            again = [s for s in failing if table.after(s, passing)]
-            if again and again[-1] is not failing[0]:
-                found.append(
-                    Pair(
-                        setting=setting,
-                        failing=failing[0].trial.id,
-                        passing=passing.trial.id,
-                        again=again[-1].trial.id,
-                    )
+            passing = [s for s in healing.runs if isinstance(s.outcome, Passed)]
+            passing = passing[-1:] if table.flaky else passing[:1]
+            again = [s for s in failing if table.after(s, passing[0])]
+            if not again or again[-1] is failing[0]:
+                continue
+            found.append(
+                Pair(
+                    setting=setting,
+                    failing=failing[0].trial.id,
+                    passing=passing[0].trial.id,
+                    again=again[-1].trial.id,
                 )
+            )
         return tuple(found)
+
+    @cached_property
+    def seen(self) -> tuple[Seen, ...]:
+        """The runs on the way, as far as they show something of the failure or hide it."""
+        found = []
+        for run in self.table.settled:
+            on = self.course.on(run.trial.configuration)
+            if on is None or lost(run):
+                continue
+            shows = Shows.PASSES if isinstance(run.outcome, Passed) else Shows.HIDES
+            found.append(Seen(on, Shows.FAILS if self.table.fails(run) else shows))
+        return tuple(found)
+
+    @cached_property
+    def doubts(self) -> Mapping[str, float]:
+        """How likely it is, of each factor that seems to be needed nearest to `good`, that it is not.
+
+        Of a difference that is told by all runs on the way; of a suspect by the passes of its changes, held
+        to be needed as likely as not. A failure that is not flaky leaves no such doubt.
+        """
+        here = self.failing[0]
+        needed = [s.factor for s in self._needed(here)]
+        if not self.table.flaky:
+            return dict.fromkeys(needed, 0.0)
+        alike = [1.0] * len(self.course.steps)
+        odds = Odds(self.course.chains, alike, self.seen, self.top, flaky=True, sizes=CAREFUL)
+        last = {self.course.steps[e].factor: 1 << e for e in elements(self.top)}
+        told = {factor: 1 - odds.held(last[factor]) for factor in last if odds.guesses}
+        return {f: told[f] if f in told else self._accident(here, f) for f in needed}
+
+    def _accident(self, here: Configuration, factor: str) -> float:
+        """How likely the passes of a change are, if it changes nothing."""
+        flips = self._healing(here)[factor]
+        passes = max(sum(isinstance(s.outcome, Passed) for s in flip.runs) for flip in flips)
+        return missed(*self.shown, passes)
+
+    @cached_property
+    def shown(self) -> tuple[int, int]:
+        """Failures and passes of what holds all that the configuration nearest to `good` has on."""
+        holding = [s.shows for s in self.seen if s.on & self.top == self.top]
+        return holding.count(Shows.FAILS), holding.count(Shows.PASSES)
+
+    @cached_property
+    def top(self) -> int:
+        """What the failing configuration nearest to `good` has on."""
+        return self.course.on(self.failing[0]) or 0
+
+    def _proven(self, here: Configuration) -> bool:
+        """Whether a failing configuration shows a cause: enough, each setting needed, each pair closed."""
+        needed = self._needed(here)
+        if not needed or self.table.answer(self._rest(here)) is not Answer.FAILS:
+            return False
+        if self.table.flaky and (here != self.failing[0] or sum(self.doubts.values()) > self.table.error):
+            return False
+        return len(self._pairs(here)) == len(needed)
 
     @cached_property
     def cause(self) -> tuple[Setting, ...]:
@@ -651,6 +676,4 @@ class Inquiry:
         needed, and has a closed pair at that configuration). Where bounds forbid `good` with S, the nearest
         possible configuration stands for it.
         """
-        if self.walk.ahead or len(self.pairs) < len(self.needed):
-            return ()
-        return self.needed if self.table.answer(self.rest) is Answer.FAILS else ()
+        return self.needed if self._proven(self.here) and not self.asks else ()

@@ -54,7 +54,7 @@ class Configuration(RootModel[Mapping[str, str]]):
 
     def differs(self, other: Configuration) -> tuple[Setting, ...]:
         """The settings of this configuration that `other` has otherwise."""
-        return tuple(s for s in self.settings() if other[s.factor] != s.level)
+        return tuple(Setting(factor=f, level=v) for f, v in self.root.items() if other[f] != v)
 
 
 class LogWitness(Frozen):
@@ -384,8 +384,9 @@ class Playbook(Frozen):
     `caches` are variables that name cache folders, each with a folder's name: every attempt gets empty
     ones of its own. `cached` says whether that is so, None in a run that was begun before this was recorded.
     `leaves` are patterns of files that an attempt may leave behind. `every_cause` says that the search goes
-    on after the first cause. `notify` are the names of variables of ours whose values say who is told of
-    the end.
+    on after the first cause. `error` says that the failure may be flaky, and how often a verdict may be
+    wrong; None where every failure shows itself. `notify` are the names of variables of ours whose values
+    say who is told of the end.
     """
 
     title: str
@@ -406,11 +407,13 @@ class Playbook(Frozen):
     cached: Cached | None = Field(default=None, exclude_if=lambda cached: cached is None)
     leaves: tuple[str, ...] = Field(default=(), exclude_if=lambda leaves: not leaves)
     every_cause: bool = False
+    error: float | None = Field(default=None, exclude_if=lambda error: error is None)
     notify: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
 
     def possible(self, configuration: Configuration) -> bool:
         """Whether no factor's `requires` or `excludes` forbids a configuration."""
-        return all(factor.allows(configuration) for factor in self.factors)
+        bound = (factor for factor in self.factors if factor.requires or factor.excludes)
+        return all(factor.allows(configuration) for factor in bound)
 
     def signature(self, name: str) -> Signature:
         """The signature of that id; the playbook's own stands for a shipped one."""

@@ -45,6 +45,7 @@ from bisect_agent.playbook_factors import (
 from bisect_agent.playbook_kinds import text_beside
 from bisect_agent.playbook_observe import read_limits, read_observe
 from bisect_agent.profiles import Loaded, argument_witness, further_ports
+from bisect_agent.rates import LEAST_ERROR, MOST_ERROR
 from bisect_agent.secrets import SHORTEST
 from bisect_agent.signature_files import read_folder
 from bisect_agent.yamlmarks import Field, Problems, describe, nearest
@@ -80,15 +81,17 @@ _KEYS = (
     "hypotheses",
     "observe",
     "causes",
+    "confidence",
     "caches",
     "limits",
     "restore",
     "notify",
 )
-_LATER = ("confidence",)
+_LATER = ("targets",)
 
 _LAUNCH = 'launch: exec python3 server.py "$@"'
 _RESTORE = "restore: {command: systemctl start my-server}"
+_CONFIDENCE = "confidence: {error: 0.01}"
 _NOTIFY = 'notify: ["${MY_NOTIFY_URL}"]'
 
 
@@ -316,9 +319,16 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
         caches=_caches(cached, profile, target, factors),
         cached=cached,
         leaves=(profile or profiles.load(PLAIN)).profile.leaves,
+        error=_error(keys["confidence"]) if "confidence" in keys else None,
         every_cause="causes" in keys and keys["causes"].choice(("1", "all")) == "all",
         notify=_notify(keys["notify"], ours) if "notify" in keys else (),
     )
+
+
+def _error(field: Field) -> float | None:
+    """How often a verdict on a flaky failure may be wrong."""
+    keys = field.section(("error",), required={"error": "error: 0.01"}, remedy=_CONFIDENCE)
+    return keys["error"].share(LEAST_ERROR, MOST_ERROR, "error: 0.01") if "error" in keys else None
 
 
 def _profile(field: Field) -> Loaded | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from bisect_agent import library, profiles
 from bisect_agent.model import Kind, Limits, Role
+from bisect_agent.rates import LEAST_ERROR, MOST_ERROR
 from bisect_agent.verdict import Verdict
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -67,6 +68,12 @@ def playbook_schema() -> Schema:
                 "hypotheses": _said(_list(_family()), "Families of claims about the cause."),
                 "observe": _observe(),
                 "causes": {"enum": [1, "1", "all"], "description": "Stop at the first cause, or find all."},
+                "confidence": _said(
+                    _mapping(
+                        {"error": {"type": "number", "minimum": LEAST_ERROR, "maximum": MOST_ERROR}}, "error"
+                    ),
+                    "The failure may be flaky; how often a verdict may be wrong.",
+                ),
                 "caches": _said(
                     _choice("fresh", "shared"), "Whether every attempt begins with empty caches."
                 ),

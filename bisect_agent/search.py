@@ -1,29 +1,30 @@
 """What to try next, and when to stop. Pure.
 
-`good` is run first, then `bad`, then one flip a run from `bad`: each difference set to good's level,
-each suspect set to another. What heals is needed. An ordered factor that is needed is halved first: from
-then on it stands at the first of its levels that fails. Then whatever of `bad` the failure does not need
-is taken away at once (a group, which steers and accuses nobody). Where that does not fail the same, some
-settings stand in for each other, and the failure is followed from `bad` towards `good`: one setting
-more at a time, for as long as it fails. At the configuration reached each setting left is changed
-alone, and each suspect. In the end the failing configuration is run once more, so that the failing side
+`good` is run first, then `bad`. Then the failure is followed from `bad` towards `good`: settings are set as
+in `good`, several at once (a group, which steers and accuses nobody), and each run is the one that tells most
+about the cause for what it costs. That ends at the failing configuration nearest to `good`: each setting that
+it has otherwise is changed alone, and each suspect. In the end it is run once more, so that the failing side
 of every pair was seen to fail after the last passing one.
 
 Where every cause is asked for, one setting of each cause found is then set in `bad` so that it heals, in
 all smallest ways. What still fails the same has another cause, and is searched like `bad`.
 
-No configuration is run that the bounds of a factor's levels forbid. A group is then as large as they
-allow.
+Where the failure may be flaky, runs are repeated until less than what is accused is as unlikely to be enough
+as the playbook asks.
+
+No configuration is run that the bounds of a factor's levels forbid; the nearest possible one stands for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from functools import partial
+from typing import Literal
 
+from bisect_agent.bounds import nearest
 from bisect_agent.claims import undecided
-from bisect_agent.evidence import TRIES, Ahead, Answer, Inquiry, Table, accused
+from bisect_agent.evidence import Answer, Inquiry, Table, accused
 from bisect_agent.model import (
     RETRIED,
     Configuration,
@@ -34,23 +35,43 @@ from bisect_agent.model import (
     Setting,
     Settled,
     Single,
+    StoppedBy,
     Trial,
     Unresolved,
 )
-from bisect_agent.model import StoppedBy as Stop
+from bisect_agent.odds import CAREFUL, SIZES, Guess, Odds, Shows, elements
+from bisect_agent.rates import enough
+from bisect_agent.steer import EQUAL, Costs, Option, options
 
 PASSES = 3
 """How often `bad` is run before it is believed not to fail."""
 CONTROLS = 2
 """How often `good` is run before it is believed not to work."""
+RARE = 0.3
+"""The rate of a flaky failure that `bad` is given the runs to show."""
+INVOLVED = 3.0
+"""How much more suspect a factor is where an open claim involves it."""
+LEAST = 0.03
+"""What is worth less than this share of what it takes is not run for it."""
+HIDDEN = 8
+"""So many runs may fail otherwise, and two more for each factor, before only single changes are tried."""
+MANY = 4
+"""Of twice as many suspects or more, one of so many parts is changed at once."""
+SUSPECT = 0.3
+"""How likely a suspect is needed, and how likely there is another cause, as far as nothing is known."""
+NEVER, ALWAYS = 0.0, 1.0
+DOUBT = 0.3
+"""How likely a flaky failure may need less than what it seems to, before passes are only counted."""
+FLAKY = "one run a side proves nothing; `confidence: {error: 0.01}` searches with as many as it takes"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A trial to run, and the sentence that says why."""
+    """A trial to run, the sentence that says why, and the probability that it fails the same."""
 
     trial: Trial
     why: str
+    fails: float
 
 
 @dataclass(frozen=True)
@@ -64,22 +85,29 @@ class Next:
 class Finished:
     """The search is over."""
 
-    by: Stop
+    by: StoppedBy
     detail: str = ""
 
 
 @dataclass(frozen=True)
 class _Idea:
-    """A configuration worth a run: a control, or a failing one with a change, or without one once more."""
+    """A configuration worth a run, why, and how likely it fails the same.
+
+    The `last` one waits until nothing is in flight.
+    """
 
     configuration: Configuration
     why: str
-    failing: Configuration | None = None
-    change: Single | Group | None = None
+    fails: float
+    last: bool = False
 
 
 def step(
-    playbook: Playbook, settled: Sequence[Settled], in_flight: Sequence[Trial], capacity: int
+    playbook: Playbook,
+    settled: Sequence[Settled],
+    in_flight: Sequence[Trial],
+    capacity: int,
+    costs: Costs = EQUAL,
 ) -> Next | Finished:
     """The next trials, at most `capacity` beside those in flight, or the end of the search.
 
@@ -87,52 +115,60 @@ def step(
     settle, a configuration is never started twice at a time, and no trial changes two factors except
     as a group.
     """
+    if len(in_flight) >= capacity:
+        return Next(())
     table = Table(playbook, settled)
-    ideas = _ideas(playbook, table)
-    if isinstance(ideas, Finished):
-        return ideas
-    flying = {trial.configuration for trial in in_flight}
-    room = max(0, capacity - len(in_flight))
-    fresh = [idea for idea in ideas if idea.configuration not in flying][:room]
-    first = len(settled) + len(in_flight) + 1
-    return Next(
-        tuple(
-            Wanted(_trial(playbook, table, idea, f"t{number:02}"), idea.why)
-            for number, idea in enumerate(fresh, start=first)
-        )
+    flying = [trial.configuration for trial in in_flight]
+    wanted: list[Wanted] = []
+    while len(flying) < capacity:
+        ideas = _ideas(playbook, table, costs, flying)
+        if isinstance(ideas, Finished):
+            return Next(tuple(wanted)) if flying else ideas
+        fresh = [idea for idea in ideas if idea.configuration not in flying and not (idea.last and flying)]
+        if not fresh:
+            break
+        number = len(settled) + len(flying) + 1
+        trial = _trial(table, fresh[0].configuration, f"t{number:02}")
+        wanted.append(Wanted(trial, fresh[0].why, fresh[0].fails))
+        flying.append(fresh[0].configuration)
+    return Next(tuple(wanted))
+
+
+def _trial(table: Table, configuration: Configuration, name: str) -> Trial:
+    """The trial of a configuration.
+
+    Its parent differs in one factor, if a configuration was run that does, a failing one before others; else
+    the change is a group of the failing configuration looked at.
+    """
+    playbook, replicate = table.playbook, len(table.runs(configuration)) + 1
+    if configuration in {playbook.good, playbook.bad}:
+        control: Literal["good", "bad"] = "good" if configuration == playbook.good else "bad"
+        return Trial(id=name, control=control, configuration=configuration, replicate=replicate)
+    here = table.inquiry.here
+    told = [c for c in table.configurations if table.answer(c) in {Answer.FAILS, Answer.HEALS}]
+    told.sort(key=lambda c: (c != here, table.answer(c) is not Answer.FAILS))
+    near = (c for c in told if len(configuration.differs(c)) == 1)
+    parent = next(near, here if here != configuration else playbook.bad)
+    changed = configuration.differs(parent)
+    change = Single(setting=changed[0]) if len(changed) == 1 else Group(group=changed)
+    run = table.first(parent) if table.answer(parent) is Answer.FAILS else table.runs(parent)[0]
+    return Trial(
+        id=name, parent=run.trial.id, change=change, configuration=configuration, replicate=replicate
     )
 
 
-def _trial(playbook: Playbook, table: Table, idea: _Idea, name: str) -> Trial:
-    """The trial of an idea."""
-    configuration, change = idea.configuration, idea.change
-    replicate = len(table.runs(configuration)) + 1
-    if idea.failing is None or (change is None and configuration == playbook.bad):
-        control: Literal["good", "bad"] = "good" if configuration == playbook.good else "bad"
-        return Trial(id=name, control=control, configuration=configuration, replicate=replicate)
-    failing = table.first(idea.failing).trial
-    if change is None:
-        return failing.model_copy(update={"id": name, "replicate": replicate})
-    return Trial(id=name, parent=failing.id, change=change, configuration=configuration, replicate=replicate)
-
-
-def _ideas(playbook: Playbook, table: Table) -> list[_Idea] | Finished:
-    """The configurations worth a run now, the most wanted first; or the end.
-
-    Each stage needs the one before it: controls; the levels of ordered factors; changes of `bad`, what
-    the failure does not need; then, where that was not enough, the walk towards `good` and the same again at
-    the configuration reached; then the failing configuration once more; in the end, other causes.
-    """
+def _ideas(
+    playbook: Playbook, table: Table, costs: Costs, flying: Sequence[Configuration]
+) -> list[_Idea] | Finished:
+    """The configurations worth a run now, the most wanted first; or the end."""
     controls = _good(playbook, table) or _bad(playbook, table)
     if controls:
         return controls
     if run := table.wavering():
-        by = Stop.CAUSE if table.causes else Stop.NOT_ESTABLISHED
-        return Finished(by, f"{run.trial.id} does not fail each time: one run a side proves nothing")
+        by = StoppedBy.CAUSE if table.causes else StoppedBy.NOT_ESTABLISHED
+        return Finished(by, f"{run.trial.id} does not fail each time: {FLAKY}")
     inquiry = table.inquiry
-    if inquiry.walk.ahead:
-        return [_step(inquiry, inquiry.walk.ahead)]
-    return _flips(playbook, table, inquiry) or _confirm(table, inquiry)
+    return _others(table) if inquiry.cause else _sought(inquiry, costs, flying)
 
 
 def _good(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
@@ -143,13 +179,16 @@ def _good(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
     if lost := _lost(runs, "good"):
         return lost
     if same_as_bad:
-        return Finished(Stop.GOOD_FAILS, f"`good` fails with the symptom of `bad`: {same_as_bad[0].text}")
-    if len(failed) >= CONTROLS:
-        return Finished(Stop.GOOD_FAILS, f"`good` failed {len(failed)} times: {failed[-1].text}")
-    if any(isinstance(s.outcome, Passed) for s in runs):
+        return Finished(
+            StoppedBy.GOOD_FAILS, f"`good` fails with the symptom of `bad`: {same_as_bad[0].text}"
+        )
+    passed = any(isinstance(s.outcome, Passed) for s in runs)
+    if len(failed) >= CONTROLS and not (passed and table.flaky):
+        return Finished(StoppedBy.GOOD_FAILS, f"`good` failed {len(failed)} times: {failed[-1].text}")
+    if passed:
         return None
     why = "it failed once: run it again" if failed else "it must be seen to work first"
-    return [_Idea(playbook.good, why)]
+    return [_Idea(playbook.good, why, NEVER)]
 
 
 def _bad(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
@@ -159,44 +198,202 @@ def _bad(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
     unresolved = table.symptom is None or table.answer(playbook.bad) is Answer.UNRESOLVED
     if unresolved and (lost := _lost(runs, "bad")):
         return lost
-    if passed and table.symptom:
-        return Finished(Stop.NOT_ESTABLISHED, "`bad` fails only sometimes: one run a side proves nothing")
+    if passed and table.symptom and not table.flaky:
+        return Finished(StoppedBy.NOT_ESTABLISHED, f"`bad` fails only sometimes: {FLAKY}")
     if table.answer(playbook.bad) is Answer.OTHER:
-        return Finished(Stop.NOT_ESTABLISHED, "`bad` fails in more than one way")
-    if len(passed) >= PASSES:
-        return Finished(Stop.BAD_PASSES, f"`bad` passed {len(passed)} times")
+        return Finished(StoppedBy.NOT_ESTABLISHED, "`bad` fails in more than one way")
+    if len(passed) >= (enough(RARE, table.error) if table.flaky else PASSES):
+        return Finished(StoppedBy.BAD_PASSES, f"`bad` passed {len(passed)} times")
     if table.symptom:
         return None
     why = "it passed: run it again" if passed else "it must be seen to fail"
-    return [_Idea(playbook.bad, why)]
+    return [_Idea(playbook.bad, why, ALWAYS)]
 
 
 def _lost(runs: Sequence[Settled], name: str) -> Finished | None:
     """A control that did not resolve ends the search: no other run would mean anything."""
     for run in runs:
         if isinstance(run.outcome, Unresolved):
-            by = Stop.TARGET if run.outcome.reason in RETRIED else Stop.NOT_ESTABLISHED
+            by = StoppedBy.TARGET if run.outcome.reason in RETRIED else StoppedBy.NOT_ESTABLISHED
             return Finished(by, f"`{name}` could not be run: {run.outcome.reason}: {run.outcome.detail}")
     return None
 
 
-def _flips(playbook: Playbook, table: Table, inquiry: Inquiry) -> list[_Idea]:
-    """The next level of each factor to try, most wanted by the open hypotheses first.
+# --- a cause ------------------------------------------------------------------------------------------
 
-    None where one heals or all were tried. Differences come before suspects.
+
+def _sought(inquiry: Inquiry, costs: Costs, flying: Sequence[Configuration]) -> list[_Idea] | Finished:
+    """The next runs of a search for one cause.
+
+    Each stage needs the one before it: what `here` differs in from `good`; what else may matter there; the
+    passes that a flaky failure asks for; then the failure once more.
     """
-    flips = [setting for factor in inquiry.stake() if (setting := inquiry.untried(factor))]
-    open_now = undecided(playbook, table) if len(flips) > 1 else []
+    if ideas := _narrowing(inquiry, costs, flying):
+        return ideas
+    if inquiry.needed and inquiry.table.answer(inquiry.rest) is Answer.FAILS:
+        return _suspecting(inquiry) or _counted(inquiry) or _again(inquiry)
+    return _suspecting(inquiry) or _given_up(inquiry)
 
-    def wish(setting: Setting) -> int:
-        return -sum(setting.factor in (*h.involves, *h.excludes) for h in open_now)
 
-    return [_change(inquiry, s, _needs(inquiry, s.factor)) for s in sorted(flips, key=wish)]
+def _narrowing(inquiry: Inquiry, costs: Costs, flying: Sequence[Configuration]) -> list[_Idea]:
+    """Runs that bring the failing configuration nearer to `good`, or show that it needs what is left."""
+    table, course = inquiry.table, inquiry.course
+    open_ = [s for s in inquiry.asks if s.factor in inquiry.differences]
+    doubt = sum(inquiry.doubts.values())
+    if not open_ and {s.factor for s in inquiry.needed} >= set(inquiry.differences) and doubt < DOUBT:
+        return []
+    seen = inquiry.seen
+    odds = Odds(
+        course.chains,
+        _weights(inquiry),
+        seen,
+        inquiry.top,
+        flaky=table.flaky,
+        flying=[on for c in flying if (on := course.on(c)) is not None],
+        sizes=CAREFUL if table.flaky else SIZES,
+    )
+    alone = {inquiry.here.replace([s]) for s in open_}
+    hidden = sum(run.shows is Shows.HIDES for run in seen)
+    groups = hidden <= 2 * len(course.steps) + HIDDEN
+
+    def allowed(on: int) -> int | None:
+        run = nearest(table.playbook, course.configuration(on), inquiry.here)
+        if run in alone:
+            return course.on(run)
+        return course.on(run) if groups and _fresh(inquiry, run) else None
+
+    # Where passes must be counted in the end, dear as they are, a search that avoids them saves nothing.
+    found = options(odds, EQUAL if table.flaky else costs, course.closed, partial(_proofs, inquiry), allowed)
+    worth = [option for option in found if option.worth >= LEAST]
+    ideas = [_aimed(inquiry, option) for option in worth[: len(flying) + 1]]
+    steps = [_change(inquiry, setting, _needs(inquiry, setting.factor)) for setting in open_]
+    return ideas or steps
+
+
+def _fresh(inquiry: Inquiry, configuration: Configuration) -> bool:
+    """Whether a run of a configuration may tell something new."""
+    table = inquiry.table
+    if configuration == inquiry.here or not table.playbook.possible(configuration):
+        return False
+    if table.flaky and table.answer(configuration) is Answer.HEALS:
+        return True
+    return table.open(configuration)
+
+
+def _weights(inquiry: Inquiry) -> list[float]:
+    """How suspect each step is: more where an open claim about such failures involves its factor."""
+    table = inquiry.table
+    involved = {f for h in undecided(table.playbook, table) for f in h.involves}
+    return [INVOLVED if step.factor in involved else 1.0 for step in inquiry.course.steps]
+
+
+def _proofs(inquiry: Inquiry, guess: Guess) -> list[int]:
+    """What the proof of a cause still needs beside the failure once more: it alone, and less each setting."""
+    course, table = inquiry.course, inquiry.table
+    alone = course.closed(guess.mask)
+    failing = course.configuration(alone)
+    fails = table.answer(failing) is Answer.FAILS
+    wanted = [] if fails else [alone]
+    for element in elements(guess.mask if fails or not table.flaky else 0):
+        less = course.configuration(alone & ~(1 << element))
+        setting = Setting(factor=course.steps[element].factor, level=less[course.steps[element].factor])
+        if (
+            table.flip(failing, setting).answer is not Answer.HEALS
+            or inquiry.doubts.get(setting.factor, 0) > table.error / 2
+        ):
+            wanted.append(alone & ~(1 << element))
+    return wanted
+
+
+def _aimed(inquiry: Inquiry, option: Option) -> _Idea:
+    """The idea of a configuration nearer to `good`, and why it is the most worthwhile."""
+    course, table = inquiry.course, inquiry.table
+    configuration = course.configuration(option.on)
+    here = inquiry.here
+    away = configuration.differs(here)
+    chance = f"it fails with {option.promise.fails:.0%}"
+    bits = f"{option.promise.bits:.2g} bits"
+    if option.proof is not None and course.closed(option.proof.mask) == option.on:
+        cause = accused(course.steps[element] for element in elements(option.proof.mask))
+        why = f"is {cause} enough? everything else is as in `good`; {chance}"
+    elif len(away) == 1 and table.playbook.factor(away[0].factor).ordered:
+        where = f"at which level of {away[0].factor} does the failure begin?"
+        why = f"{where} {away[0].level} parts what is left; {chance}"
+    elif len(away) == 1:
+        why = f"{_needs(inquiry, away[0].factor)} {chance}"
+    else:
+        left = len(here.differs(table.playbook.good))
+        why = (
+            f"which of {left} settings does the failure need? {len(away)} are as in `good`; {chance}, {bits}"
+        )
+    return _Idea(configuration, why, option.promise.fails)
+
+
+def _suspecting(inquiry: Inquiry) -> list[_Idea]:
+    """Changes of what is the same in `good`, those that open claims speak of first; of many, some at once."""
+    table, here = inquiry.table, inquiry.here
+    asked = [s for s in inquiry.asks if s.factor not in inquiry.differences]
+    claims = undecided(table.playbook, table) if len(asked) > 1 else []
+
+    def wish(setting: Setting) -> tuple[int, int]:
+        lost_ones = len(table.runs(here.replace([setting])))
+        return lost_ones, -sum(setting.factor in (*h.involves, *h.excludes) for h in claims)
+
+    asked.sort(key=wish)
+    healing = [c for c in table.configurations if table.answer(c) is Answer.HEALS and _group(here, c, asked)]
+    if healing:
+        among = min((_group(here, c, asked) for c in healing), key=len)
+        return [_together(inquiry, among[: (len(among) + 1) // 2])]
+    size = len(asked) // MANY
+    group = asked[:size]
+    if size > 1 and table.open(here.replace(group)):
+        return [_together(inquiry, group)]
+    return [_change(inquiry, s, _needs(inquiry, s.factor)) for s in asked]
+
+
+def _group(here: Configuration, configuration: Configuration, asked: Sequence[Setting]) -> list[Setting]:
+    """Changes that are asked for, where a configuration has several of them and nothing else."""
+    changed = configuration.differs(here)
+    return [s for s in asked if s in changed] if len(changed) > 1 and set(changed) <= set(asked) else []
+
+
+def _together(inquiry: Inquiry, settings: Sequence[Setting]) -> _Idea:
+    if len(settings) == 1:
+        return _change(inquiry, settings[0], _needs(inquiry, settings[0].factor))
+    why = f"does the failure need any of {', '.join(s.factor for s in settings)}?"
+    return _Idea(inquiry.here.replace(settings), why, (1 - SUSPECT) ** len(settings))
+
+
+def _counted(inquiry: Inquiry) -> list[_Idea]:
+    """Passes that are still too few to be no accident, of a flaky failure."""
+    table, here = inquiry.table, inquiry.here
+    if sum(inquiry.doubts.values()) <= table.error:
+        return []
+    remedies = {factor: inquiry.remedies(factor)[-1] for factor in inquiry.doubts}
+    found = []
+    if 2 * len(table.runs(here)) <= min(len(table.runs(flip.configuration)) for flip in remedies.values()):
+        why = f"how often does it fail with {accused(here.differs(table.playbook.good))}? once more"
+        found.append(_Idea(here, why, ALWAYS))
+    for factor, doubt in sorted(inquiry.doubts.items(), key=lambda pair: -pair[1]):
+        why = f"that it passes with {remedies[factor].setting} is an accident with {doubt:.1%}: once more"
+        found.append(_change(inquiry, remedies[factor].setting, why))
+    return [idea for idea in found if table.askable(idea.configuration)]
+
+
+def _again(inquiry: Inquiry) -> list[_Idea] | Finished:
+    """The failing side of every pair fails once more, after the last passing trial."""
+    here, table = inquiry.here, inquiry.table
+    if not table.askable(here) or len(inquiry.pairs) == len(inquiry.needed):
+        return Finished(StoppedBy.TARGET, f"{_name(inquiry)} could not be run once more")
+    return [_Idea(here, "it must fail once more, after the last passing trial", ALWAYS, last=True)]
+
+
+# --- words --------------------------------------------------------------------------------------------
 
 
 def _name(inquiry: Inquiry) -> str:
     """The present failing configuration, as a person calls it."""
-    return _called(inquiry.table, inquiry.walk.here)
+    return _called(inquiry.table, inquiry.here)
 
 
 def _called(table: Table, failing: Configuration) -> str:
@@ -205,74 +402,23 @@ def _called(table: Table, failing: Configuration) -> str:
 
 def _change(inquiry: Inquiry, setting: Setting, why: str) -> _Idea:
     """One change of the present failing configuration."""
-    here = inquiry.walk.here
-    return _Idea(here.replace([setting]), why, here, Single(setting=setting))
+    return _Idea(inquiry.here.replace([setting]), why, 1 - SUSPECT)
 
 
 def _needs(inquiry: Inquiry, factor: str) -> str:
-    here = inquiry.walk.here
+    here = inquiry.here
     nearer = here != inquiry.table.playbook.bad
     alone = f", now that {_name(inquiry)} fails nearer to `good`" if nearer else ""
     return f"does the failure need {factor}={here[factor]}{alone}?"
 
 
-def _step(inquiry: Inquiry, ahead: Ahead) -> _Idea:
-    """A change that decides where the search goes on."""
-    setting = ahead.setting
-    match ahead.asks:
-        case "needs":
-            why = _needs(inquiry, setting.factor)
-        case "begins":
-            why = (
-                f"at which level of {setting.factor} does the failure begin? {setting.level} is about halfway"
-            )
-        case "without":
-            why = f"no single change is enough: does {_name(inquiry)} fail with {setting} too?"
-        case _:
-            assert_never(ahead.asks)
-    return _change(inquiry, setting, why)
-
-
-def _confirm(table: Table, inquiry: Inquiry) -> list[_Idea] | Finished:
-    """All changes are in: take away what is not needed, then see the failure once more."""
-    here, needed, rest = inquiry.walk.here, inquiry.needed, inquiry.rest
-    if needed and table.open(rest):
-        away = rest.differs(here)
-        whole = rest == table.playbook.good.replace(needed)
-        what = "everything else" if whole else "what can be of everything else"
-        why = f"is {accused(needed)} enough? {what} of {_name(inquiry)} is set as in `good`"
-        change = Single(setting=away[0]) if len(away) == 1 else Group(group=away)
-        return [_Idea(rest, why, here, change)]
-    if needed and table.answer(rest) is Answer.FAILS:
-        return _close(table, inquiry)
-    if lost := inquiry.lost():
-        return [_change(inquiry, setting, "it was lost on the way: once more") for setting in lost]
-    by, detail = _given_up(inquiry)
-    if table.causes:
-        return Finished(
-            Stop.CAUSE, f"{_found(table)}; of what {_called(table, inquiry.start)} shows, {detail}"
-        )
-    return Finished(by, detail)
-
-
-def _close(table: Table, inquiry: Inquiry) -> list[_Idea] | Finished:
-    """The failing side of every pair fails once more, after the last passing trial."""
-    here = inquiry.walk.here
-    if inquiry.cause:
-        return _others(table)
-    lost = [s for s in table.runs(here) if isinstance(s.outcome, Unresolved)]
-    if len(lost) >= TRIES:
-        return Finished(Stop.TARGET, f"{_name(inquiry)} could not be run once more")
-    return [_Idea(here, "it must fail once more, after the last passing trial", here)]
-
-
 def _others(table: Table) -> list[_Idea] | Finished:
     """A cause is established: where every cause is asked for, look for where another one shows."""
-    if not table.playbook.every_cause or (ahead := table.ahead()) is None:
-        return Finished(Stop.CAUSE, _found(table))
-    failing, setting = ahead
-    why = f"is there another cause? does {_called(table, failing)} still fail with {setting}?"
-    return [_Idea(failing.replace([setting]), why, failing, Single(setting=setting))]
+    if not table.playbook.every_cause or (healing := table.ahead()) is None:
+        return Finished(StoppedBy.CAUSE, _found(table))
+    without = accused(healing.settings)
+    why = f"is there another cause? does `bad` still fail with {without}?"
+    return [_Idea(healing.configuration, why, SUSPECT)]
 
 
 def _found(table: Table) -> str:
@@ -280,12 +426,19 @@ def _found(table: Table) -> str:
     return "; ".join(f"{accused(cause)} is needed and enough" for cause in table.causes)
 
 
-def _given_up(inquiry: Inquiry) -> tuple[Stop, str]:
-    """Why nothing is established."""
-    name, start = _name(inquiry), _called(inquiry.table, inquiry.start)
-    if not inquiry.needed:
+def _given_up(inquiry: Inquiry) -> Finished:
+    """Nothing is left to run, and the present search established nothing."""
+    table = inquiry.table
+    name, start = _name(inquiry), _called(table, inquiry.start)
+    by = StoppedBy.NOT_ESTABLISHED
+    if inquiry.needed:
+        seen = "gone" if table.answer(inquiry.rest) is Answer.HEALS else "not seen"
+        needed = f"{accused(inquiry.needed)} is needed but not enough"
+        detail = f"{needed}: with the rest as in `good`, the failure is {seen}"
+    else:
+        by = StoppedBy.NO_CAUSE
         also = "" if name == start else f", nor one from {name}, which is nearer to `good`"
-        return Stop.NO_CAUSE, f"no single change from {start} heals{also}"
-    seen = "gone" if inquiry.table.answer(inquiry.rest) is Answer.HEALS else "not seen"
-    needed = f"{accused(inquiry.needed)} is needed but not enough"
-    return Stop.NOT_ESTABLISHED, f"{needed}: with the rest as in `good`, the failure is {seen}"
+        detail = f"no single change from {start} heals{also}"
+    if table.causes:
+        return Finished(StoppedBy.CAUSE, f"{_found(table)}; of what {start} shows, {detail}")
+    return Finished(by, detail)

@@ -119,7 +119,8 @@ def _failure(symptom: SymptomResult | None) -> list[Node]:
 
 def _answers(table: Table) -> list[Node]:
     """One node a trial that changed something: what was asked and what came back."""
-    bad = {s.trial.id for s in table.runs(table.playbook.bad)}
+    named = {"good": table.playbook.good, "bad": table.playbook.bad}
+    called = {s.trial.id: name for name, side in named.items() for s in table.runs(side)}
     nodes = []
     for run in table.settled:
         if run.trial.change is None:
@@ -128,8 +129,9 @@ def _answers(table: Table) -> list[Node]:
         witness = [run.witnesses[s.factor] for s in settings if s.factor in run.witnesses]
         seen = [f"{s}: {run.applied[s.factor]}" for s in settings if s.factor in run.applied]
         note = f" ({', '.join(seen)})" if seen and not isinstance(run.outcome, Passed) else ""
-        parent = "bad" if run.trial.parent in bad else run.trial.parent
-        text = f"{run.trial.id}: {parent} with {accused(settings)} {said(run)}{note}"
+        parent = called.get(str(run.trial.parent), run.trial.parent)
+        change = accused(settings) if len(settings) == 1 else f"the group {', '.join(map(str, settings))}"
+        text = f"{run.trial.id}: {parent} with {change} {said(run)}{note}"
         nodes.append(Node(text=text, evidence=(*evidence_of(run)[:1], *witness)))
     return [Node(text="one change at a time", children=tuple(nodes))] if nodes else []
 

@@ -30,6 +30,7 @@ from bisect_agent.model import (
     Takeover,
     Unresolved,
 )
+from bisect_agent.rates import interval
 from bisect_agent.tree import Control, Node, SymptomResult, evidence_of, grow, said
 
 
@@ -53,12 +54,33 @@ class TrialResult(Frozen):
     phase: str
 
 
+class Rate(Frozen):
+    """How often a configuration failed the same, of the runs that told; where its rate lies, but for 5 %.
+
+    `configuration` is written as what it has otherwise than `good`.
+    """
+
+    configuration: str
+    failed: int
+    runs: int
+    low: float
+    high: float
+
+
 class Confidence(Frozen):
-    """How often each side was seen, in words and numbers."""
+    """How often each side was seen, in words and numbers.
+
+    Where the failure may be flaky, `asked` is the error that the playbook allows, `error` the one that is
+    left: the probability that the failure needs less than what is accused. `rates` are those of both sides
+    of each pair.
+    """
 
     failing_runs: int
     passing_runs: int
     statement: str
+    asked: float | None = Field(default=None, exclude_if=lambda error: error is None)
+    error: float | None = Field(default=None, exclude_if=lambda error: error is None)
+    rates: tuple[Rate, ...] = Field(default=(), exclude_if=lambda rates: not rates)
 
 
 class Verdict(Frozen):
@@ -111,7 +133,7 @@ def conclude(playbook: Playbook, state: RunState, version: str) -> Verdict:
             if a.settled and (planned := state.planned.get(name))
         ),
         tree=grow(playbook, table, symptom, results, good_first, good_restored, unknown, stopped, detail),
-        confidence=_confidence(table),
+        confidence=_confidence(table, state),
         unknown=unknown,
         good_first=good_first,
         good_restored=good_restored,
@@ -230,7 +252,7 @@ def _unknown(playbook: Playbook, table: Table, symptom: SymptomResult | None) ->
 
 def _boundary(inquiry: Inquiry, found: Boundary) -> Iterator[str]:
     """What stays open of where along an ordered factor the failure begins."""
-    table, here = inquiry.table, inquiry.walk.here
+    table, here = inquiry.table, inquiry.here
     passes, fails = (Setting(factor=found.factor, level=level) for level in (found.heals, found.fails))
     if found.between:
         levels = ", ".join(f"{f.setting.level} {_silence(table, f.configuration)}" for f in found.between)
@@ -272,20 +294,66 @@ def _trials(table: Table, configuration: Configuration) -> str:
     return f" ({', '.join(run.trial.id for run in table.runs(configuration))})"
 
 
-def _confidence(table: Table) -> Confidence:
+def _confidence(table: Table, state: RunState) -> Confidence:
     failing = sum(table.fails(s) for s in table.settled)
     passing = sum(isinstance(s.outcome, Passed) for s in table.settled)
-    sides = "; ".join(_failed_again(table, inquiry.walk.here) for inquiry in table.inquiries)
+    sides = "; ".join(_failed_again(table, inquiry.here) for inquiry in table.inquiries)
+    if not table.flaky:
+        once = "each other side was run once, so a failure that comes and goes is not excluded"
+        return Confidence(failing_runs=failing, passing_runs=passing, statement=f"{sides}; {once}")
+    error = max((sum(inquiry.doubts.values()) for inquiry in table.inquiries if inquiry.cause), default=None)
+    rates = [rate for inquiry in table.inquiries for rate in _rates(inquiry)]
+    said = [sides, *map(_rated, rates), *_times(table, state)]
+    if error is not None:
+        said.append(f"that less would be enough is {error:.1g} likely, {table.error:g} is allowed")
     return Confidence(
         failing_runs=failing,
         passing_runs=passing,
-        statement=f"{sides}; each other side was run once, so a failure that comes and goes is not excluded",
+        statement="; ".join(dict.fromkeys(said)),
+        asked=table.error,
+        error=error,
+        rates=tuple(dict.fromkeys(rates)),
     )
+
+
+def _rates(inquiry: Inquiry) -> Iterator[Rate]:
+    """How often both sides of each pair failed."""
+    table = inquiry.table
+    sides = [
+        inquiry.here,
+        *(flip.configuration for s in inquiry.needed for flip in inquiry.remedies(s.factor)),
+    ]
+    for configuration in dict.fromkeys(sides):
+        told = [s for s in table.runs(configuration) if table.fails(s) or isinstance(s.outcome, Passed)]
+        failed = sum(map(table.fails, told))
+        low, high = interval(failed, len(told))
+        name = accused(configuration.differs(table.playbook.good)) or "`good`"
+        yield Rate(configuration=name, failed=failed, runs=len(told), low=round(low, 4), high=round(high, 4))
+
+
+def _rated(rate: Rate) -> str:
+    between = f"95 %: {rate.low:.0%} to {rate.high:.0%}"
+    return f"{rate.configuration} failed in {rate.failed} of {rate.runs} ({between})"
+
+
+def _times(table: Table, state: RunState) -> Iterator[str]:
+    """How long failures took to come, and how long what passed was watched: a later failure is no fix."""
+    seconds = {(trial, a.number): max(0.0, a.ended - a.began) for (trial, _), a in state.attempts.items()}
+    taken = [(run, seconds.get((run.trial.id, run.attempt), 0.0)) for run in table.settled]
+    failed = [s for run, s in taken if table.fails(run)]
+    passed = [s for run, s in taken if isinstance(run.outcome, Passed)]
+    if failed and passed:
+        later = max(failed) > min(passed)
+        warning = ": a failure that only comes later is not excluded" if later else ""
+        yield (
+            f"failures came after {min(failed):.1f} to {max(failed):.1f} s,"
+            f" and the shortest pass took {min(passed):.1f} s{warning}"
+        )
 
 
 def _failed_again(table: Table, failing: Configuration) -> str:
     playbook, runs = table.playbook, table.runs(failing)
     here = accused(failing.differs(playbook.good))
     name = "`bad`" if failing == playbook.bad else f"`good` with {here}"
-    again = sum(table.fails(s) for s in runs)
+    again = sum(map(table.fails, runs))
     return f"{name} failed the same way {again} times out of {len(runs)}"

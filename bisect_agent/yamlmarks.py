@@ -39,6 +39,7 @@ _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _COUNT = re.compile(r"0*[1-9][0-9]{0,8}")
+_SHARE = re.compile(r"0?\.[0-9]{1,9}")
 _LONGEST_QUOTE = 60
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 """A zero byte ends a text wherever the system reads it; half of a character cannot be written at all."""
@@ -337,6 +338,14 @@ class Field:
             return int(text)
         self.wrong("a whole number, 1 or more", example)
         return 1
+
+    def share(self, least: float, most: float, example: str) -> float:
+        """A decimal number between 0 and 1, within these limits."""
+        text = self.scalar() or ""
+        if _SHARE.fullmatch(text) and least <= float(text) <= most:
+            return float(text)
+        self.wrong(f"a number from {least:g} to {most:g}", example)
+        return most
 
     def choice(self, options: tuple[str, ...]) -> str:
         """One of the words in `options`; after a mistake the nearest, so that less is misread for it."""

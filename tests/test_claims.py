@@ -10,7 +10,7 @@ from hypothesis import given
 from bisect_agent.claims import assess, gap, moves, predict
 from bisect_agent.evidence import Standing, Table
 from bisect_agent.lifecycle import HYPOTHESIS, initial, move
-from bisect_agent.model import Hypothesis, Prediction, State, StoppedBy
+from bisect_agent.model import Hypothesis, Prediction, Single, State, StoppedBy, Trial
 from tests.strategies import FEW, Case, cases
 from tests.worlds import Rule, World, claim, play, playbook_of, setting
 
@@ -79,10 +79,10 @@ def test_a_claim_that_is_true_of_any_cause_is_supported(hypothesis: Hypothesis, 
 
 
 def test_what_is_refuted_of_one_cause_is_open_while_another_is_looked_for() -> None:
-    """`a` is not needed for the first; whether the second is it, the next trials say."""
+    """`b` is not needed for the first; whether the second is it, the next trials say."""
     playbook = playbook_of(dict.fromkeys("ab", "01"), dict.fromkeys("ab", "1"), every_cause=True)
     settled = play(playbook, World(tuple(Rule(frozenset({setting(x)})) for x in ("a=1", "b=1")))).settled
-    states = [assess(claim("second", "a"), Table(playbook, settled[:n])).state for n in (3, 5, 6)]
+    states = [assess(claim("second", "b"), Table(playbook, settled[:n])).state for n in (3, 5, 6)]
     assert [State.REFUTED, State.UNDECIDED, State.SUPPORTED] == states
 
 
@@ -141,13 +141,16 @@ def test_the_gap_is_told_in_a_sentence(world: World, expected: str) -> None:
 
 def test_closed_pairs_are_no_cause_before_they_are_seen_to_be_enough() -> None:
     """`bad` has failed again, but nobody has taken the rest of it away: `compile` may not be all."""
-    ways = (frozenset({setting("compile=on"), setting(x)}) for x in ("kernel=stock", "inner=off"))
-    world, bad = World(tuple(map(Rule, ways))), {"compile": "on", "kernel": "stock", "inner": "off"}
-    playbook = playbook_of({f.name: tuple(f.levels) for f in PLAYBOOK.factors}, bad)
-    early = [s for s in play(playbook, world).settled if s.trial.id <= "t06"]
-    again = early[1].trial.model_copy(update={"id": "t07", "replicate": 2})
-    table = Table(playbook, (*early, world.settle(playbook, again)))
-    assert (playbook.bad, 1, ()) == (table.inquiry.walk.here, len(table.inquiry.pairs), table.inquiry.cause)
+    levels = {f.name: tuple(f.levels) for f in PLAYBOOK.factors}
+    playbook = playbook_of(levels, {"compile": "on", "kernel": "stock", "inner": "off"})
+    off = setting("compile=off")
+    flip = Trial(
+        id="t03", parent="t02", change=Single(setting=off), configuration=playbook.bad.replace([off])
+    )
+    controls = play(playbook, World((CLASH,))).settled[:2]
+    again = controls[1].trial.model_copy(update={"id": "t04", "replicate": 2})
+    table = Table(playbook, (*controls, *(World((CLASH,)).settle(playbook, t) for t in (flip, again))))
+    assert (playbook.bad, 1, ()) == (table.inquiry.here, len(table.inquiry.pairs), table.inquiry.cause)
 
 
 @FEW

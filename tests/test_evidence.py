@@ -168,7 +168,10 @@ def test_what_bounds_forbid_is_no_open_question() -> None:
     found = Table(BOUND, (Settled(trial=bad, attempt=1, outcome=BOOM),))
     flip = BOUND.bad.replace([setting("a=0")])
     assert (Answer.IMPOSSIBLE, False) == (found.answer(flip), found.open(flip))
-    assert (Standing.BOUND, None) == (found.inquiry.standing("a"), found.inquiry.untried("a"))
+    assert (Standing.BOUND, ("b",)) == (
+        found.inquiry.standing("a"),
+        tuple(s.factor for s in found.inquiry.asks),
+    )
     assert ("b=1 requires a=1",) == found.inquiry.bounds("a")
 
 

@@ -26,7 +26,7 @@ from bisect_agent.model import (
     Unresolved,
 )
 from tests.strategies import FEW, Case, cases, monotone
-from tests.worlds import Rule, World, claim, play, playbook_of, setting
+from tests.worlds import Rule, World, claim, play, playbook_of, setting, symptom
 
 ORDERS = st.randoms(use_true_random=False)
 CAPACITIES = st.integers(1, 3)
@@ -34,7 +34,7 @@ CAPACITIES = st.integers(1, 3)
 
 def flipped(table: Table, factor: str) -> list[Configuration]:
     """The failing configuration with each other level of a factor."""
-    return [flip.configuration for flip in table.flips(table.inquiry.walk.here, factor)]
+    return [flip.configuration for flip in table.inquiry.changes(table.inquiry.here, factor)]
 
 
 def changed(trial: Trial, trials: dict[str, Settled]) -> set[str]:
@@ -138,7 +138,7 @@ def test_the_failing_side_fails_again_after_the_last_passing_trial(
     """One run closes all pairs, so it comes after all of them (rule 8)."""
     played = play(case.playbook, case.world, capacity, landing)
     if played.finished.by is StoppedBy.CAUSE:
-        failing = Table(case.playbook, played.settled).inquiry.walk.here
+        failing = Table(case.playbook, played.settled).inquiry.here
         assert failing == played.settled[-1].trial.configuration
 
 
@@ -282,44 +282,51 @@ def walked(world: World, playbook: Playbook = ALL) -> list[str]:
 
 
 def test_of_two_settings_that_are_each_enough_one_is_accused() -> None:
-    """No single change heals: without `a` it still fails, then `b` is needed, for good itself passes."""
+    """Without `b` it still fails, then `a` is needed, for good itself passes."""
     playbook = playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"})
     world = ways("a=1", "b=1")
-    assert ["t02: a=0", "t02: b=0", "t02: a=0"] == walked(world, playbook)
-    assert (StoppedBy.CAUSE, "b=1 is needed and enough") == stopped(playbook, world)
+    assert ["t02: b=0", "t02: b=0"] == walked(world, playbook)
+    assert (StoppedBy.CAUSE, "a=1 is needed and enough") == stopped(playbook, world)
 
 
 def test_the_failure_is_followed_towards_good() -> None:
-    """`a` needs `b`, `c` or `d`: one more is set as in good while it fails; then each one left is flipped."""
+    """`a` needs `b`, `c` or `d`: half is set as in good, it still fails; then each setting left."""
     world = ways("a=1 b=1", "a=1 c=1", "a=1 d=1")
-    flips = ["t02: a=0", "t02: b=0", "t02: c=0", "t02: d=0"]
-    group, steps, alone, again = ["t02: b=0,c=0,d=0"], ["t04: c=0"], ["t08: a=0", "t08: d=0"], ["t04: c=0"]
-    assert [*flips, *group, *steps, *alone, *again] == walked(world)
-    assert (StoppedBy.CAUSE, "a=1 × d=1 is needed and enough") == stopped(ALL, world)
+    half, alone, again = ["t02: c=0,d=0"], ["t03: b=0", "t03: a=0"], ["t04: b=1"] * 2
+    assert [*half, *alone, *again] == walked(world)
+    assert (StoppedBy.CAUSE, "a=1 × b=1 is needed and enough") == stopped(ALL, world)
+
+
+def test_what_a_group_has_led_to_fails_twice_more() -> None:
+    """A pair holds no run of a group: what one led to fails by single changes, too (rule 1)."""
+    played = play(ALL, ways("a=1 b=1", "a=1 c=1", "a=1 d=1"))
+    assert [("t06", "t07"), ("t06", "t07")] == [
+        (p.failing, p.again) for p in Table(ALL, played.settled).pairs
+    ]
 
 
 def test_a_setting_that_stands_in_for_another_is_not_contradicted_by_it() -> None:
     """What no change of `bad` needs may be needed nearer to good; a claim is held against that."""
-    claims = (claim("second", "b"), claim("first", "a"))
+    claims = (claim("second", "a"), claim("first", "b"))
     playbook = playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"}, hypotheses=claims)
     assert {"second": State.SUPPORTED, "first": State.REFUTED} == verdict(playbook, ways("a=1", "b=1"))[2]
 
 
 def test_a_step_into_a_level_that_does_not_show_refutes_nothing() -> None:
-    """It fails the same, and whether `a` was set otherwise is not known (rule 4)."""
+    """It fails the same, and whether `b` was set otherwise is not known (rule 4)."""
     playbook = playbook_of(
-        {"a": "01", "b": "01"}, {"a": "1", "b": "1"}, hypotheses=(claim("without", "b", "a"),)
+        {"a": "01", "b": "01"}, {"a": "1", "b": "1"}, hypotheses=(claim("without", "a", "b"),)
     )
-    world = replace(ways("a=1", "b=1"), silent=frozenset({"a"}))
+    world = replace(ways("a=1", "b=1"), silent=frozenset({"b"}))
     by, cause, states = verdict(playbook, world)
-    assert (StoppedBy.CAUSE, frozenset({setting("b=1")}), State.UNDECIDED) == (by, cause, states["without"])
+    assert (StoppedBy.CAUSE, frozenset({setting("a=1")}), State.UNDECIDED) == (by, cause, states["without"])
 
 
-def test_a_suspect_is_asked_again_where_the_failure_was_followed_to() -> None:
-    """`s` matters only without `a`: it belongs to the cause that is found there."""
+def test_a_suspect_is_asked_where_the_failure_was_followed_to() -> None:
+    """`s` matters only without `b`: it belongs to the cause that is found there."""
     playbook = playbook_of({"a": "01", "b": "01", "s": "01"}, {"a": "1", "b": "1"})
-    world = ways("a=1", "b=1 s=0")
-    assert (StoppedBy.CAUSE, frozenset({setting("b=1"), setting("s=0")})) == verdict(playbook, world)[:2]
+    world = ways("b=1", "a=1 s=0")
+    assert (StoppedBy.CAUSE, frozenset({setting("a=1"), setting("s=0")})) == verdict(playbook, world)[:2]
 
 
 def test_where_it_then_fails_otherwise_nothing_is_established() -> None:
@@ -329,11 +336,11 @@ def test_where_it_then_fails_otherwise_nothing_is_established() -> None:
     played = play(playbook, World((boom, *bang)))
     table = Table(playbook, played.settled)
     assert (StoppedBy.NO_CAUSE, ()) == (played.finished.by, table.inquiry.cause)
-    assert "no single change from `bad` heals, nor one from t05, which is nearer to `good`" == (
+    assert "no single change from `bad` heals, nor one from t03, which is nearer to `good`" == (
         played.finished.detail
     )
     assert [Standing.OTHER_FAILURE] * 2 == [table.inquiry.standing(factor) for factor in "ab"]
-    assert "with a changed from t05 it fails otherwise (t06)" == gap("a", table.inquiry)
+    assert "with a changed from t03 it fails otherwise (t05)" == gap("a", table.inquiry)
 
 
 def test_a_configuration_that_wavers_is_not_believed() -> None:
@@ -342,12 +349,7 @@ def test_a_configuration_that_wavers_is_not_believed() -> None:
     settled = play(playbook, ways("a=1", "b=1")).settled
     passed = settled[-1].model_copy(update={"outcome": Passed()})
     step = search.step(playbook, (*settled[:-1], passed), (), 1)
-    assert (
-        search.Finished(
-            StoppedBy.NOT_ESTABLISHED, "t03 does not fail each time: one run a side proves nothing"
-        )
-        == step
-    )
+    assert search.Finished(StoppedBy.NOT_ESTABLISHED, f"t03 does not fail each time: {search.FLAKY}") == step
     assert () == Table(playbook, (*settled[:-1], passed)).causes
 
 
@@ -362,32 +364,43 @@ def loses(number: int, world: World, playbook: Playbook = ALL) -> tuple[int, Sto
     return len(settled), step.by, set(Table(playbook, settled).inquiry.cause)
 
 
-@pytest.mark.parametrize(("number", "trials"), [(3, 8), (4, 8), (5, 8), (6, 9), (7, 9), (8, 9)])
+@pytest.mark.parametrize(("number", "trials"), [(3, 7), (4, 7), (5, 7), (6, 7)])
 def test_what_decides_is_run_once_more_when_it_was_lost(number: int, trials: int) -> None:
-    """The flip of `d`, the rest taken away, `bad` once more; the flips of `a`, `b`, `c` decide nothing."""
+    """Half of the settings, half of what is left, `good` with `d`, that once more: six, and the lost one."""
     assert (trials, StoppedBy.CAUSE, {setting("d=1")}) == loses(number, ways("d=1"))
 
 
-@pytest.mark.parametrize("number", range(3, 12))
-def test_no_lost_trial_of_a_walk_costs_the_cause(number: int) -> None:
+@pytest.mark.parametrize("number", range(3, 8))
+def test_no_lost_trial_costs_the_cause(number: int) -> None:
     """Whichever it is."""
     _, by, cause = loses(number, ways("a=1 b=1", "a=1 c=1", "a=1 d=1"))
-    assert (StoppedBy.CAUSE, {setting("a=1"), setting("d=1")}) == (by, cause)
+    assert (StoppedBy.CAUSE, {setting("a=1"), setting("b=1")}) == (by, cause)
 
 
-def test_what_was_walked_over_is_not_needed() -> None:
-    """Each in the configuration in which it was set as in good, also after more such steps."""
+def test_what_is_as_in_good_where_it_fails_is_not_needed() -> None:
+    """Each of the settings that were left on the way."""
     table = Table(ALL, play(ALL, ways("a=1", "b=1", "c=1", "d=1")).settled)
-    assert [*[Standing.NOT_NEEDED] * 3, Standing.NEEDED] == [
+    assert [Standing.NEEDED, *[Standing.NOT_NEEDED] * 3] == [
         table.inquiry.standing(factor) for factor in "abcd"
     ]
 
 
-def test_a_third_level_that_heals_accuses_at_the_end_of_a_walk_too() -> None:
-    """`a` fails at good's level as well, and works at the third; with it, `b` or `c` is enough."""
-    playbook = playbook_of({"a": "012", "b": "01", "c": "01"}, dict.fromkeys("abc", "1"))
-    world = ways("a=0 b=1", "a=0 c=1", "a=1 b=1", "a=1 c=1")
-    assert frozenset({setting("a=1"), setting("c=1")}) == verdict(playbook, world)[1]
+def test_five_that_must_come_together_are_found() -> None:
+    """No cause of up to three explains what is seen, so larger ones are looked for."""
+    playbook = playbook_of(dict.fromkeys("abcdefgh", "01"), dict.fromkeys("abcdefgh", "1"))
+    needs = "a=1 c=1 d=1 f=1 h=1"
+    assert frozenset(map(setting, needs.split())) == verdict(playbook, ways(needs))[1]
+
+
+def test_many_suspects_are_changed_together_until_something_heals() -> None:
+    """Twelve of them: three at once, and where that heals, each of those alone."""
+    names = [f"s{number:02}" for number in range(12)]
+    playbook = playbook_of({"a": "01", **dict.fromkeys(names, "01")}, {"a": "1"})
+    world = ways("a=1 s04=0")
+    assert frozenset({setting("a=1"), setting("s04=0")}) == verdict(playbook, world)[1]
+    assert ["t02: s00=1,s01=1,s02=1", "t02: s03=1,s04=1"] == walked(world, playbook)[:2]
+    standings = [Table(playbook, play(playbook, world).settled).inquiry.standing(name) for name in names]
+    assert [Standing.NEEDED if name == "s04" else Standing.NOT_NEEDED for name in names] == standings
 
 
 # --- an order -----------------------------------------------------------------------------------------
@@ -403,7 +416,7 @@ def since(first: int, last: int = 8, *others: str) -> World:
 def test_versions_are_halved_to_the_first_that_fails() -> None:
     """`good` passed at the first of eight; three runs find the boundary, and one confirms it."""
     playbook = playbook_of({"v": VERSIONS}, {"v": "v7"}, ordered="v")
-    assert ["t02: v=v3", "t02: v=v1", "t02: v=v2", "t02: v=v3"] == walked(since(3), playbook)
+    assert ["t02: v=v3", "t03: v=v1", "t03: v=v2", "t02: v=v3"] == walked(since(3), playbook)
     table = Table(playbook, play(playbook, since(3)).settled)
     assert [("v=v3", "t03", "t05", "t06")] == [
         (str(p.setting), p.failing, p.passing, p.again) for p in table.pairs
@@ -417,10 +430,14 @@ def test_an_order_is_halved_from_its_other_end_too() -> None:
 
 
 def test_the_rest_is_changed_at_the_first_failing_level() -> None:
-    """The order is halved first, with the others as in `bad`; each pair of the cause is at what it finds."""
+    """Each pair of the cause is at the version that the order is halved to."""
     playbook = playbook_of({"v": VERSIONS[:4], "a": "01", "b": "01"}, {"v": "v3", "a": "1"}, ordered="v")
-    first, halves = ["t02: v=v0"], ["t02: v=v1", "t02: v=v2"]
-    assert [*first, *halves, "t05: a=0", "t05: b=1", "t02: v=v2"] == walked(since(2, 4, "a=1"), playbook)
+    table = Table(playbook, play(playbook, since(2, 4, "a=1")).settled)
+    passing = [
+        run.trial.configuration for p in table.pairs for run in table.settled if run.trial.id == p.passing
+    ]
+    assert playbook.bad.replace([setting("v=v2")]) == table.inquiry.here
+    assert [table.inquiry.here.replace([setting(x)]) for x in ("v=v1", "a=0")] == passing
     assert (StoppedBy.CAUSE, "v=v2 × a=1 is needed and enough") == stopped(playbook, since(2, 4, "a=1"))
 
 
@@ -518,13 +535,13 @@ def every(playbook: Playbook) -> Playbook:
 
 
 def test_what_still_fails_without_the_first_cause_has_another() -> None:
-    """`b` is found without `a`; without `b` it still fails, and that needs `a`: each has its own pair."""
+    """`a` is found without `b`; without `a` it still fails, and that needs `b`: each has its own pair."""
     playbook = every(playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"}))
     world = ways("a=1", "b=1")
-    assert ["t02: a=0", "t02: b=0", "t02: a=0", "t02: b=0"] == walked(world, playbook)
+    assert ["t02: b=0", "t02: b=0", "t02: a=0", "t02: a=0"] == walked(world, playbook)
     table = Table(playbook, play(playbook, world).settled)
-    assert ((setting("b=1"),), (setting("a=1"),)) == table.causes
-    assert [("b=1", "t03", "t01", "t05"), ("a=1", "t04", "t01", "t06")] == [
+    assert ((setting("a=1"),), (setting("b=1"),)) == table.causes
+    assert [("a=1", "t03", "t01", "t04"), ("b=1", "t05", "t01", "t06")] == [
         (str(p.setting), p.failing, p.passing, p.again) for p in table.pairs
     ]
 
@@ -538,10 +555,10 @@ def test_causes_that_share_a_setting_are_all_found() -> None:
     assert [] == [h for h in table.healings() if h.answer is not Answer.HEALS]
 
 
-def test_one_cause_that_every_change_heals_costs_no_more_where_all_are_asked_for() -> None:
-    """Each of its settings alone was seen to heal `bad`: nothing is left to look for."""
+def test_where_all_are_asked_for_each_smallest_healing_of_bad_is_run() -> None:
+    """The cause was proven near `good`: whether `bad` has another is seen without each of its settings."""
     world = ways("a=1 b=1")
-    assert play(ALL, world).planned == play(every(ALL), world).planned
+    assert [*walked(world), "t02: a=0", "t02: b=0"] == walked(world, every(ALL))
 
 
 def test_a_cause_that_cannot_be_proven_is_said_to_be_there() -> None:
@@ -556,20 +573,89 @@ def test_a_cause_that_cannot_be_proven_is_said_to_be_there() -> None:
 
 
 def test_what_is_not_needed_goes_at_once() -> None:
-    """A group takes away the rest of `bad`: it steers, and no pair is made of it (rule 1)."""
-    playbook = playbook_of(dict.fromkeys("abc", "01"), dict.fromkeys("abc", "1"))
-    played = play(playbook, World((Rule(frozenset({setting("a=1")})),)))
+    """A group takes away half of `bad`: it steers, and no pair is made of it (rule 1)."""
+    played = play(ALL, ways("a=1"))
     groups = [t for t in played.planned if isinstance(t.change, Group)]
-    pairs = Table(playbook, played.settled).pairs
-    assert ["b=0,c=0"] == [t.label for t in groups]
+    pairs = Table(ALL, played.settled).pairs
+    assert ["c=0,d=0"] == [t.label for t in groups]
     assert not {t.id for t in groups} & {name for p in pairs for name in (p.failing, p.passing, p.again)}
 
 
 def test_a_third_level_that_heals_accuses() -> None:
-    """Where good's level does not heal, the others are tried too."""
+    """Where good's level fails otherwise, the others are tried too."""
     playbook = playbook_of({"a": "012", "b": "01"}, {"a": "1", "b": "1"})
-    world = World(tuple(Rule(frozenset({setting(x), setting("b=1")})) for x in ("a=0", "a=1")))
+    bang = replace(ways("a=0 b=1").rules[0], symptom="bang")
+    world = World((bang, *ways("a=1 b=1").rules))
     assert (StoppedBy.CAUSE, frozenset({setting("a=1"), setting("b=1")})) == verdict(playbook, world)[:2]
+
+
+def test_where_good_s_level_fails_the_same_no_other_is_tried() -> None:
+    """`good` with `b` fails: the failure needs no level of `a` that `bad` has."""
+    playbook = playbook_of({"a": "012", "b": "01"}, {"a": "1", "b": "1"})
+    world = ways("a=0 b=1", "a=1 b=1")
+    assert frozenset({setting("b=1")}) == verdict(playbook, world)[1]
+    assert "2" not in {t.configuration["a"] for t in play(playbook, world).planned}
+
+
+# --- flaky --------------------------------------------------------------------------------------------
+
+FLAKY = playbook_of(
+    {"a": "01", "b": "01", "c": "01", "d": "01", "v": VERSIONS, "s": "01"},
+    {**dict.fromkeys("abcd", "1"), "v": "v7"},
+    ordered="v",
+    error=0.01,
+)
+
+
+def nights(playbook: Playbook, world: World, count: int) -> list[Table]:
+    """What searches show in which a failure shows itself in seven runs of ten."""
+    dice = [Random(n) for n in range(count)]  # noqa: S311  # chance, not a secret
+    return [Table(playbook, play(playbook, world, landing=d, rate=0.7).settled) for d in dice]
+
+
+@pytest.mark.parametrize(
+    "needs",
+    ["a=1", "a=1 c=1", "a=1 b=1 d=1", "a=1 s=0", "v=v3", "v=v3 b=1"],
+)
+def test_a_flaky_failure_is_taken_apart(needs: str) -> None:
+    """A difference, several, a suspect, a version: in each of ten nights."""
+    world = since(3, 8, *needs.split()[1:]) if "v=v3" in needs else ways(needs)
+    causes = [frozenset(table.inquiry.cause) for table in nights(FLAKY, world, 10)]
+    assert [frozenset(map(setting, needs.split()))] * 10 == causes
+
+
+def test_two_flaky_causes_are_both_found() -> None:
+    """A pass without the first is not believed before it is repeated."""
+    found = [set(map(frozenset, table.causes)) for table in nights(every(FLAKY), ways("a=1", "c=1"), 10)]
+    assert [{frozenset({setting("a=1")}), frozenset({setting("c=1")})}] * 10 == found
+
+
+@pytest.mark.parametrize("error", [0.1, 0.01, 0.001])
+def test_a_smaller_error_takes_more_runs(error: float) -> None:
+    """What is accused is left with no more doubt than was asked for."""
+    books = [FLAKY.model_copy(update={"error": asked}) for asked in (error, error / 10)]
+    few, more = (nights(book, ways("a=1 c=1"), 5) for book in books)
+    assert max(sum(table.inquiry.doubts.values()) for table in few) <= error
+    assert sum(len(table.settled) for table in few) < sum(len(table.settled) for table in more)
+
+
+def test_a_bad_that_fails_seldom_is_given_more_runs() -> None:
+    """Three passes are no proof of anything, if a failure may be flaky."""
+    bad = [run for run in play(FLAKY, World(())).settled if run.trial.control == "bad"]
+    assert 13 == len(bad)
+
+
+def test_a_good_that_fails_otherwise_at_times_is_no_obstacle() -> None:
+    """It was seen to work."""
+    settled = list(play(FLAKY, World(())).settled[:1])
+    fails = Failed(symptom=symptom("bang"))
+    again = settled[0].trial.model_copy(update={"id": "t02", "replicate": 2})
+    bad = [Settled(trial=again.model_copy(update={"id": f"t{n}"}), attempt=1, outcome=fails) for n in (3, 4)]
+    step = search.step(FLAKY, (*bad, *settled), (), 1)
+    assert isinstance(step, search.Next)
+    assert isinstance(
+        search.step(FLAKY.model_copy(update={"error": None}), (*bad, *settled), (), 1), search.Finished
+    )
 
 
 @pytest.mark.parametrize(("control", "by"), [("good", StoppedBy.TARGET), ("bad", StoppedBy.TARGET)])

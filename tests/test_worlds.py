@@ -395,12 +395,12 @@ def only_what_may_be_is_run(it: Searched) -> bool:
 
 
 def one_change_a_run(it: Searched) -> bool:
-    """Each trial differs in what its change says from a parent that failed; only a group in several (1)."""
+    """Each trial differs from a parent that told something in what its change says (1)."""
     trials, table = it.played.trials, it.table
     changed = [t for t in it.played.planned if t.change and t.id in trials]
     parents = [trials[t.parent or ""] for t in changed]
     return all(
-        table.fails(parent)
+        (table.fails(parent) or isinstance(parent.outcome, Passed))
         and set(trial.configuration.differs(parent.trial.configuration)) == set(trial.change.settings())
         and isinstance(trial.change, Group) == (len(trial.change.settings()) > 1)
         for trial, parent in zip(changed, parents, strict=True)

@@ -74,6 +74,7 @@ def playbook_of(
     requires: Mapping[str, str] | None = None,
     excludes: Mapping[str, str] | None = None,
     every_cause: bool = False,
+    error: float | None = None,
 ) -> Playbook:
     """A server's playbook over factors whose first level is the default.
 
@@ -118,6 +119,7 @@ def playbook_of(
         limits=Limits(start=300, quiet=60, request=60, stop=1, trials=40, wall=100_000),
         restore="good",
         every_cause=every_cause,
+        error=error,
     )
 
 
@@ -226,7 +228,7 @@ class Played:
         return sum(s.attempt for s in self.settled)
 
 
-ENOUGH = 120
+ENOUGH = 200
 """No search of these tests may take more trials."""
 ATTEMPTS = 3
 """So many attempts a trial gets while they are lost on the way."""
@@ -239,11 +241,13 @@ def play(
     landing: Random | None = None,
     *,
     loss: float = 0.0,
+    rate: float = 1.0,
     limit: int = 10**6,
 ) -> Played:
     """Searches a world to the end, or until `limit` attempts were made.
 
-    `landing` picks which trial in flight lands next, and which attempts are lost: a share of `loss`.
+    `landing` picks which trial in flight lands next, which attempts are lost (a share of `loss`), and in
+    which runs a failure shows itself (a share of `rate`).
     """
     dice = landing or Random(0)  # noqa: S311  # an order, not a secret
     settled: list[Settled] = []
@@ -259,7 +263,10 @@ def play(
         planned += wanted
         flying += wanted
         flights.append(tuple(flying))
-        landed = _attempted(world.settle(playbook, flying.pop(dice.randrange(len(flying)))), dice, loss)
+        settles = world.settle(playbook, flying.pop(dice.randrange(len(flying))))
+        if isinstance(settles.outcome, Failed) and dice.random() >= rate:
+            settles = settles.model_copy(update={"outcome": Passed()})
+        landed = _attempted(settles, dice, loss)
         made += landed.attempt
         if made > limit:
             spent = search.Finished(StoppedBy.BUDGET)

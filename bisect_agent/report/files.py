@@ -80,6 +80,16 @@ def read_verdict(folder: RunFolder) -> Verdict:
         raise DamagedRun(f"{VERDICT}: {str(error).splitlines()[0]}") from error
 
 
+def read_state(folder: RunFolder) -> events.RunState:
+    """How far a run has come, by its journal.
+
+    Raises:
+        DamagedRun: the folder does not hold what it should.
+    """
+    entries, _, _ = intact(folder.read(JOURNAL))
+    return events.fold(entries)
+
+
 def brief(path: Path, run: Brief) -> Brief:
     """A run, as its run folder tells it now.
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.bench.searches import ours, peers  # noqa: E402  (the checkout is what is measured)
-from tests.bench.searches.ours import NotYet, Searched, Shown  # noqa: E402
+from tests.bench.searches.ours import Searched, Shown  # noqa: E402
 from tests.bench.searches.scenarios import SCENARIOS, Placement, Scenario, Verdict  # noqa: E402
 from tests.bench.searches.scores import Score, of_all, of_ours, overall  # noqa: E402
 
@@ -39,8 +39,6 @@ PURE: dict[str, Search] = {
     "one at a time": peers.one_at_a_time,
 }
 TOOLS = {tool.name: tool for tool in peers.TOOLS}
-LARGE = {"of 64": 20, "of 256": 2}
-"""Placements of ours by default where a search takes long; 200 of the others."""
 CHUNK = 25
 
 
@@ -61,10 +59,7 @@ def play(searcher: str, name: str, numbers: Sequence[str]) -> Score:
     """Some placements, without processes."""
     scenario = scenario_of(name)
     placements = [scenario.placed(seed) for seed in numbers]
-    try:
-        return Score.of(searcher, [(p, PURE[searcher](p)) for p in placements], name)
-    except NotYet as reason:
-        return Score(searcher, name, note=f"not yet: {reason}")
+    return Score.of(searcher, [(p, PURE[searcher](p)) for p in placements], name)
 
 
 def use(searcher: str, name: str, seed: str, tools: Path) -> Score:
@@ -116,12 +111,11 @@ def played(
     """A searcher in all scenarios."""
     found = []
     for scenario in options.scenarios:
-        count = options.placements or (LARGE.get(scenario.name, 200) if searcher == "ours" else 200)
-        numbers = seeds(options, count)
+        numbers = seeds(options, options.placements)
         if searcher != "ours" and not peers.sets(scenario):
             found.append([_said(Score(searcher, scenario.name, note="-"))])
             continue
-        chunks = [numbers[at : at + CHUNK] for at in range(0, count, CHUNK)]
+        chunks = [numbers[at : at + CHUNK] for at in range(0, len(numbers), CHUNK)]
         found.append([pool.submit(play, searcher, scenario.name, chunk) for chunk in chunks])
     return found
 
@@ -159,10 +153,7 @@ def compared(options: argparse.Namespace, pool: ThreadPoolExecutor) -> dict[str,
 
 def verdicts(futures: Sequence[Future[str]], complaints: list[str]) -> str:
     """How many of the command's searches were the same."""
-    try:
-        found = [future.result() for future in futures]
-    except NotYet:
-        return "not yet"
+    found = [future.result() for future in futures]
     complaints += filter(None, found)
     return f"{found.count('')}/{len(found)} same"
 
@@ -172,7 +163,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add_option = parser.add_argument
     add_option("--seed", default="0", help="draw other worlds")
-    add_option("--placements", type=int, help="a scenario, for ours and by hand (200; of 64: 20, of 256: 2)")
+    add_option("--placements", type=int, default=200, help="a scenario, for ours and by hand")
     add_option("--command", type=int, default=1, help="placements a scenario that our command searches too")
     add_option("--command-size", type=int, default=16, help="up to so many factors, or an order of them")
     add_option("--peers", type=int, default=2, help="placements a scenario for tools of others")

@@ -205,15 +205,15 @@ GUARDS = (
     Guard(
         11,
         "bisect_agent/evidence.py",
-        "return (*(s.factor for s in failing.differs(self.playbook.good)), *self.playbook.suspects)",
-        "return tuple(s.factor for s in failing.differs(self.playbook.good))",
+        "return (*self.differences, *suspects)",
+        "return self.differences",
         "test_concluding.py::test_every_suspect_is_flipped_and_none_argued_away",
     ),
     Guard(
         12,
         "bisect_agent/evidence.py",
-        " and again[-1] is not failing[0]",
-        "",
+        "if not again or again[-1] is failing[0]:",
+        "if not again:",
         "test_concluding.py::test_a_failure_that_does_not_come_back_accuses_nobody",
     ),
     Guard(

@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from bisect_agent import search
-from bisect_agent.errors import PlaybookError
 from bisect_agent.evidence import Table
 from bisect_agent.model import (
     Configuration,
@@ -53,10 +52,6 @@ observe:
 Shown = tuple[frozenset[str], str]
 """What was on in a run, and what it showed."""
 Ask = Callable[[Playbook, Sequence[Settled], Sequence[Trial], int], search.Next | search.Finished]
-
-
-class NotYet(Exception):  # it is no error of the benchmark's
-    """What a scenario needs is refused by the present version."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +111,7 @@ def _loaded(text: str) -> Playbook:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "playbook.yaml"
         path.write_text(text, encoding="utf-8")
-        try:
-            return load(path, ours={})
-        except PlaybookError as error:
-            if "confidence" in str(error):
-                raise NotYet("`confidence` is refused") from error
-            raise
+        return load(path, ours={})
 
 
 # --- pure -----------------------------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
 
+from bisect_agent.rates import interval
 from tests.bench.searches.oracle import OK
 from tests.bench.searches.ours import Searched
 from tests.bench.searches.scenarios import Placement, Scenario, Verdict
@@ -70,28 +70,6 @@ class Score:
         all_right = self.verdicts[Verdict.RIGHT] == len(self.runs)
         counts = (f"{self.verdicts[v]}{letter}" for v, letter in LETTERS.items() if self.verdicts[v])
         return f"{mean(self.runs):.1f}" + ("" if all_right else " " + " ".join(counts))
-
-
-def interval(hits: int, of: int) -> tuple[float, float]:
-    """The exact 95 % interval of a rate (Clopper and Pearson), by halving."""
-
-    def tail(rate: float, least: int) -> float:
-        return sum(math.comb(of, k) * rate**k * (1 - rate) ** (of - k) for k in range(least, of + 1))
-
-    if not of:
-        return 0.0, 1.0
-    low = _crossing(lambda rate: tail(rate, hits) >= 0.025) if hits else 0.0
-    high = _crossing(lambda rate: 1 - tail(rate, hits + 1) <= 0.025) if hits < of else 1.0
-    return low, high
-
-
-def _crossing(over: Callable[[float], bool]) -> float:
-    """Where a condition on [0, 1] begins to hold."""
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (low, middle) if over(middle) else (middle, high)
-    return low
 
 
 # --- tables ---------------------------------------------------------------------------------------------
