@@ -1,6 +1,7 @@
 """The search, in worlds whose truth is known."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -202,11 +203,78 @@ def test_the_order_of_hypotheses_changes_no_verdict(case: Case, shuffle: Random)
 
 
 @FEW
-@given(cases(), CAPACITIES, ORDERS)
+@given(monotone(), CAPACITIES, ORDERS)
 def test_the_order_of_landing_changes_no_verdict(case: Case, capacity: int, landing: Random) -> None:
     """However many trials fly at a time, and whichever lands first, the conclusion is the same."""
     one = verdict(case.playbook, case.world)
     assert one == verdict(case.playbook, case.world, capacity, landing)
+
+
+@FEW
+@given(monotone(), ORDERS)
+def test_the_order_and_the_names_of_factors_change_no_verdict(case: Case, shuffle: Random) -> None:
+    """They steer what is tried first, and nothing that is concluded."""
+    names = [f.name for f in case.playbook.factors]
+    shuffle.shuffle(names)
+    new = dict(zip(sorted(names), (f"{name}{n}" for n, name in enumerate(names)), strict=True))
+    by, cause, states = verdict(case.playbook, case.world)
+    expected = by, frozenset(renamed(s, new) for s in cause), states
+    assert expected == verdict(reordered(case.playbook, names, new), renamed_world(case.world, new))
+
+
+def renamed(found: Setting, new: Mapping[str, str]) -> Setting:
+    """The setting of the factor's new name."""
+    return Setting(factor=new[found.factor], level=found.level)
+
+
+def renamed_world(world: World, new: Mapping[str, str]) -> World:
+    """The same truth, in new names."""
+    return World(tuple(Rule(frozenset(renamed(s, new) for s in r.needs), r.symptom) for r in world.rules))
+
+
+def reordered(playbook: Playbook, names: Sequence[str], new: Mapping[str, str]) -> Playbook:
+    """The same playbook, with its factors in another order and under other names."""
+    factors = [playbook.factor(name).model_copy(update={"name": new[name]}) for name in names]
+    sides = [
+        Configuration({new[name]: side[name] for name in names}) for side in (playbook.good, playbook.bad)
+    ]
+    claims = [
+        h.model_copy(
+            update={
+                "involves": tuple(new[f] for f in h.involves),
+                "excludes": tuple(new[f] for f in h.excludes),
+            }
+        )
+        for h in playbook.hypotheses
+    ]
+    return playbook.model_copy(
+        update={
+            "factors": tuple(factors),
+            "good": sides[0],
+            "bad": sides[1],
+            "suspects": tuple(new[name] for name in names if name in playbook.suspects),
+            "hypotheses": tuple(claims),
+        }
+    )
+
+
+@FEW
+@given(
+    st.sets(st.frozensets(st.sampled_from("abcdef"), min_size=1, max_size=3), min_size=1, max_size=3),
+    CAPACITIES,
+    ORDERS,
+)
+def test_all_causes_are_the_same_whatever_the_order(
+    found: set[frozenset[str]], capacity: int, landing: Random
+) -> None:
+    """Of the factors, and of what lands first."""
+    names = list("abcdef")
+    least = {way for way in found if not any(other < way for other in found)}
+    world = ways(*(" ".join(f"{name}=1" for name in way) for way in least))
+    landing.shuffle(names)
+    book = playbook_of(dict.fromkeys(names, "01"), dict.fromkeys(names, "1"), every_cause=True)
+    causes = Table(book, play(book, world, capacity, landing).settled).causes
+    assert least == {frozenset(s.factor for s in cause) for cause in causes}
 
 
 def verdict(
