@@ -637,7 +637,7 @@ class Inquiry:
             return dict.fromkeys(needed, 0.0)
         alike = [1.0] * len(self.course.steps)
         odds = Odds(self.course.chains, alike, self.seen, self.top, flaky=True, sizes=CAREFUL)
-        last = {self.course.steps[e].factor: 1 << e for e in elements(self.top)}
+        last = {self.course.steps[element].factor: element for element in elements(self.top)}
         told = {factor: 1 - odds.held(last[factor]) for factor in last if odds.guesses}
         return {f: told[f] if f in told else self._accident(here, f) for f in needed}
 

@@ -203,12 +203,12 @@ class Odds:
         for on in hidden:
             inside = sum(guess.odds for guess in self.guesses if not guess.mask & ~on)
             front, behind = cover.met(on, inside)
-            likely = {True: front, False: front + (1 - front) * behind}
-            self.guesses = _normal([_scaled(g, likely[not g.mask & ~on]) for g in self.guesses])
+            chance = {True: front, False: front + (1 - front) * behind}
+            self.guesses = _normal([_scaled(g, chance[not g.mask & ~on]) for g in self.guesses])
 
-    def held(self, elements_: int) -> float:
-        """The probability that the cause holds one of these elements, each a block of its own."""
-        return sum(guess.odds for guess in self.guesses if guess.mask & elements_)
+    def held(self, element: int) -> float:
+        """The probability that the cause holds an element, one that has been told apart from all others."""
+        return sum(guess.odds for guess in self.guesses if guess.mask >> element & 1)
 
     # --- what may be run -----------------------------------------------------------------------------
 
@@ -253,11 +253,11 @@ class Odds:
     @cached_property
     def ranked(self) -> list[Block]:
         """The blocks of `top`, the likeliest elements first; those of one factor in their order."""
-        likely = [0.0] * self._inside
+        odds = [0.0] * self._inside
         for guess in self.guesses:
             for place in guess.blocks:
-                likely[place] += guess.odds / len(self.blocks[place].elements)
-        order = sorted(range(self._inside), key=lambda place: -likely[place])
+                odds[place] += guess.odds / len(self.blocks[place].elements)
+        order = sorted(range(self._inside), key=lambda place: -odds[place])
         found: list[Block] = []
         for place in order:
             chain = self.blocks[place].chain
