@@ -103,6 +103,9 @@ def _commands(resolved: Playbook, masker: Masker) -> Iterator[str]:
     for factor in resolved.factors:
         if isinstance(factor, FileFactor):
             yield f"before each start, {factor.path} is written; in the end it is put back"
+    if resolved.error is not None:
+        often = f"{resolved.error:g}"
+        yield f"the failure may be flaky: runs are repeated until a verdict is wrong as seldom as {often}"
     if resolved.caches:
         yield f"every attempt begins with empty caches: {', '.join(resolved.caches)}"
     if resolved.cached == "shared" and resolved.profile is not None:

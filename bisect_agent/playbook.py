@@ -60,6 +60,8 @@ INHERITED = ("HOME", "PATH", "LANG")
 DEFAULT_RESTORE: Mapping[Kind, Literal["good", "none"]] = MappingProxyType(
     {Kind.SERVER: "good", Kind.JOB: "none"}
 )
+FLAKY_LIMITS: Mapping[str, float] = MappingProxyType({"trials": 120})
+"""The defaults where a failure may be flaky, and runs are repeated."""
 PLAIN = "torch"
 """The profile whose caches are isolated where a playbook asks for that and names no profile, and that
 says what is left behind."""
@@ -301,6 +303,7 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
     launch = _launch(top, keys, kind, folder, factors)
     families = profile.families if profile else ()
     cached = _cached(keys.get("caches"), profile)
+    limits = FLAKY_LIMITS if "confidence" in keys else {}
     return Playbook(
         title=keys["title"].text("title: what this is about") if "title" in keys else path.stem,
         kind=kind,
@@ -313,7 +316,7 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
         observe=read_observe(top, keys.get("observe"), kind, _watched(profile, keys.get("limits"))),
         signatures=library.signatures(),
         hypotheses=read_hypotheses(keys.get("hypotheses"), factors, varied, families),
-        limits=read_limits(keys.get("limits"), kind, profile.limits if profile else {}),
+        limits=read_limits(keys.get("limits"), kind, {**limits, **(profile.limits if profile else {})}),
         restore=_restore(keys.get("restore"), DEFAULT_RESTORE[kind]),
         profile=profile.profile if profile else None,
         caches=_caches(cached, profile, target, factors),

@@ -249,6 +249,14 @@ def test_a_job_is_bounded_by_an_hour_and_restores_nothing(load: Load) -> None:
     assert loaded.title == "playbook"
 
 
+def test_a_flaky_failure_has_an_error_and_a_larger_budget(load: Load) -> None:
+    """Runs are repeated; what the playbook says of its limits stands all the same."""
+    loaded = load(JOB + "confidence: {error: 0.05}\n")
+    own = load(JOB + "confidence: {error: .05}\nlimits: {trials: 7}\n")
+    assert (0.05, 120, 7) == (loaded.error, loaded.limits.trials, own.limits.trials)
+    assert load(JOB).error is None
+
+
 def test_a_server_restores_good_unless_told_otherwise(load: Load) -> None:
     """The machine must not be left without its server."""
     assert load(SERVER.replace("restore: none\n", "")).restore == "good"
