@@ -77,9 +77,10 @@ class Flip:
 
     @property
     def run(self) -> Settled:
-        """The run to name: the first that resolved, or else the last."""
+        """The run to name: the first that failed, where it fails; else one that resolved, or the last."""
+        failed = (s for s in self.runs if self.answer is Answer.FAILS and isinstance(s.outcome, Failed))
         resolved = (s for s in self.runs if not isinstance(s.outcome, Unresolved))
-        return next(resolved, self.runs[-1])
+        return next(failed, None) or next(resolved, self.runs[-1])
 
     @property
     def open(self) -> bool:

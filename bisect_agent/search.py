@@ -341,27 +341,20 @@ def _suspecting(inquiry: Inquiry) -> list[_Idea]:
 
     asked.sort(key=wish)
     healing = [c for c in table.configurations if table.answer(c) is Answer.HEALS and _group(here, c, asked)]
+    group = asked[: len(asked) // MANY]
     if healing:
         among = min((_group(here, c, asked) for c in healing), key=len)
-        return [_together(inquiry, among[: (len(among) + 1) // 2])]
-    size = len(asked) // MANY
-    group = asked[:size]
-    if size > 1 and table.open(here.replace(group)):
-        return [_together(inquiry, group)]
-    return [_change(inquiry, s, _needs(inquiry, s.factor)) for s in asked]
+        group = among[: (len(among) + 1) // 2]
+    if len(group) > 1 and table.open(here.replace(group)):
+        why = f"does the failure need any of {', '.join(s.factor for s in group)}?"
+        return [_Idea(here.replace(group), why, (1 - SUSPECT) ** len(group))]
+    return [_change(inquiry, s, _needs(inquiry, s.factor)) for s in dict.fromkeys([*group, *asked])]
 
 
 def _group(here: Configuration, configuration: Configuration, asked: Sequence[Setting]) -> list[Setting]:
     """Changes that are asked for, where a configuration has several of them and nothing else."""
     changed = configuration.differs(here)
     return [s for s in asked if s in changed] if len(changed) > 1 and set(changed) <= set(asked) else []
-
-
-def _together(inquiry: Inquiry, settings: Sequence[Setting]) -> _Idea:
-    if len(settings) == 1:
-        return _change(inquiry, settings[0], _needs(inquiry, settings[0].factor))
-    why = f"does the failure need any of {', '.join(s.factor for s in settings)}?"
-    return _Idea(inquiry.here.replace(settings), why, (1 - SUSPECT) ** len(settings))
 
 
 def _counted(inquiry: Inquiry) -> list[_Idea]:

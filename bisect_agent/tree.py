@@ -20,6 +20,9 @@ from bisect_agent.model import (
     Unresolved,
 )
 
+FEW = 2
+"""So many settings are named beside the one that heals; of more, how many they are."""
+
 
 class Node(Frozen):
     """A sentence of the verdict tree, the lines it rests on, and what it is made of."""
@@ -188,10 +191,14 @@ def _named(playbook: Playbook, name: str) -> tuple[str, ...]:
 def _advice(playbook: Playbook, table: Table, results: Sequence[HypothesisResult]) -> list[str]:
     """What heals, seen; and what the supported hypotheses advise."""
     said = []
+    trials = {run.trial.id: run.trial for run in table.settled}
     for pair in table.pairs:
-        passing = next(s.trial for s in table.settled if s.trial.id == pair.passing)
-        healed = passing.configuration.differs(table.playbook.bad)
-        said.append(f"{accused(healed)} heals it ({pair.passing}); what it costs was not measured")
+        passing = trials[pair.passing].configuration
+        (change,) = passing.differs(trials[pair.failing].configuration)
+        others = [s for s in passing.differs(table.playbook.bad) if s != change]
+        rest = accused(others) if len(others) <= FEW else f"{len(others)} other settings as in `good`"
+        beside = f" with {rest}" if others else ""
+        said.append(f"{change}{beside} heals it ({pair.passing}); what it costs was not measured")
     supported = {r.id for r in results if r.state is State.SUPPORTED}
     said += [h.advice for h in playbook.hypotheses if h.id in supported and h.advice]
     return list(dict.fromkeys(said))

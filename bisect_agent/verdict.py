@@ -33,6 +33,9 @@ from bisect_agent.model import (
 from bisect_agent.rates import interval
 from bisect_agent.tree import Control, Node, SymptomResult, evidence_of, grow, said
 
+LATER = 10.0
+"""Seconds that a failure comes later than a pass was seen, and half of that time, before it is said."""
+
 
 class TrialResult(Frozen):
     """One attempt. `started` is in seconds since the epoch."""
@@ -297,13 +300,13 @@ def _trials(table: Table, configuration: Configuration) -> str:
 def _confidence(table: Table, state: RunState) -> Confidence:
     failing = sum(table.fails(s) for s in table.settled)
     passing = sum(isinstance(s.outcome, Passed) for s in table.settled)
-    sides = "; ".join(_failed_again(table, inquiry.here) for inquiry in table.inquiries)
     if not table.flaky:
+        sides = "; ".join(_failed_again(table, inquiry.here) for inquiry in table.inquiries)
         once = "each other side was run once, so a failure that comes and goes is not excluded"
         return Confidence(failing_runs=failing, passing_runs=passing, statement=f"{sides}; {once}")
     error = max((sum(inquiry.doubts.values()) for inquiry in table.inquiries if inquiry.cause), default=None)
     rates = [rate for inquiry in table.inquiries for rate in _rates(inquiry)]
-    said = [sides, *map(_rated, rates), *_times(table, state)]
+    said = [*map(_rated, rates), *_times(table, state)]
     if error is not None:
         said.append(f"that less would be enough is {error:.1g} likely, {table.error:g} is allowed")
     return Confidence(
@@ -343,7 +346,7 @@ def _times(table: Table, state: RunState) -> Iterator[str]:
     failed = [s for run, s in taken if table.fails(run)]
     passed = [s for run, s in taken if isinstance(run.outcome, Passed)]
     if failed and passed:
-        later = max(failed) > min(passed)
+        later = max(failed) > min(passed) + max(LATER, min(passed) / 2)
         warning = ": a failure that only comes later is not excluded" if later else ""
         yield (
             f"failures came after {min(failed):.1f} to {max(failed):.1f} s,"

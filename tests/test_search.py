@@ -471,6 +471,15 @@ def test_many_suspects_are_changed_together_until_something_heals() -> None:
     assert [Standing.NEEDED if name == "s04" else Standing.NOT_NEEDED for name in names] == standings
 
 
+def test_suspects_that_fail_otherwise_together_are_changed_one_by_one() -> None:
+    """Of sixteen, four at once heal, and two of these fail otherwise: then each alone."""
+    names = [f"s{number:02}" for number in range(16)]
+    playbook = playbook_of({"a": "01", **dict.fromkeys(names, "01")}, {"a": "1"})
+    bang = replace(ways("a=1 s00=1 s01=1 s02=0").rules[0], symptom="bang")
+    world = World((bang, *ways("a=1 s03=0").rules))
+    assert frozenset({setting("a=1"), setting("s03=0")}) == verdict(playbook, world)[1]
+
+
 # --- an order -----------------------------------------------------------------------------------------
 
 VERSIONS = [f"v{number}" for number in range(8)]

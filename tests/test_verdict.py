@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +13,11 @@ from hypothesis import given, settings
 from bisect_agent.engine import Outcome
 from bisect_agent.folder import RunFolder
 from bisect_agent.lines import excerpt
-from bisect_agent.model import Evidence, Playbook, Profile, State
+from bisect_agent.model import Configuration, Evidence, Playbook, Profile, State
 from bisect_agent.tree import Node
 from bisect_agent.verdict import Verdict
-from tests.fakes import Lab, stack_of
+from bisect_agent.verify import verify
+from tests.fakes import Behaviour, Lab, stack_of
 from tests.strategies import FEW, Case, cases
 from tests.worlds import Rule, World, claim, playbook_of, setting
 
@@ -170,7 +172,7 @@ def test_a_trial_is_told_from_its_parent(all_of_it: Verdict) -> None:
 
 def test_what_heals_is_all_that_was_set_otherwise(either: Verdict) -> None:
     """Without `b` alone it still fails: the advice is what was seen to work, and what was run how often."""
-    assert ["a=0 × b=0 heals it (t01); what it costs was not measured"] == part(either, "advice")
+    assert ["a=0 with b=0 heals it (t01); what it costs was not measured"] == part(either, "advice")
     assert either.confidence.statement.startswith("`good` with a=1 failed the same way 2 times out of 2; ")
 
 
@@ -235,6 +237,43 @@ def test_another_cause_that_was_seen_and_not_asked_for_is_told(tmp_path: Path) -
 def test_every_level_of_a_factor_is_told(either: Verdict) -> None:
     """Of a factor with more than two: what each one does, or that it was not run."""
     assert ["a=1 fails, 0 passes (t01), 2 was not run"] == part(either, "levels")
+
+
+@pytest.fixture(scope="module")
+def flaky(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    """The verdict on a failure that shows itself in seven runs of ten, and needs two of five settings."""
+    names = "abcde"
+    playbook = playbook_of(dict.fromkeys(names, "01"), dict.fromkeys(names, "1"), error=0.01)
+    playbook = playbook.model_copy(update={"limits": playbook.limits.model_copy(update={"trials": 120})})
+    stack = stack_of(World((Rule(frozenset({setting("a=1"), setting("c=1")})),)), playbook)
+    calm, dice = stack_of(World(()), playbook), Random(1)  # noqa: S311  # chance, not a secret
+
+    def behave(configuration: Configuration, number: int) -> Behaviour:
+        return (stack if dice.random() < 0.7 else calm)(configuration, number)
+
+    with Lab(tmp_path_factory.mktemp("flaky") / "run", playbook, behave) as lab:
+        outcome = lab.begin().engine.run()
+        assert verify(lab.folder).verdict == outcome.verdict
+    return outcome.verdict
+
+
+def test_a_flaky_failure_has_rates_and_an_error(flaky: Verdict) -> None:
+    """Of both sides of each pair, with where they lie; and what doubt is left of what is accused."""
+    assert {setting("a=1"), setting("c=1")} == set(flaky.cause)
+    failing, *passing = flaky.confidence.rates
+    assert ("a=1 × c=1", {"a=1", "c=1"}) == (failing.configuration, {r.configuration for r in passing})
+    assert [0, 0] == [r.failed for r in passing]
+    assert failing.low < failing.failed / failing.runs <= failing.high
+    assert flaky.confidence.error is not None
+    assert flaky.confidence.error <= 0.01 == flaky.confidence.asked
+
+
+def test_what_a_flaky_failure_leaves_open_is_said(flaky: Verdict) -> None:
+    """How often each side failed, how long that took, and how likely the verdict is wrong."""
+    said = flaky.confidence.statement
+    assert said.startswith("a=1 × c=1 failed in ")
+    assert "failures came after" in said
+    assert said.endswith("likely, 0.01 is allowed")
 
 
 def test_shared_caches_leave_something_unknown(tmp_path: Path) -> None:
