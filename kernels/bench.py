@@ -7,6 +7,9 @@ its own; the latents are drawn from a million tokens, so that no call finds thos
 cache. Two fractions follow: of the bandwidth of a copy, if every latent were read once, and of the rate of
 a bfloat16 matrix product, both measured here first. FlashMLA comes with the wheel `sglang-kernel`; our
 results and its are of the same call.
+
+Then whole decode steps of `decode_model`, with DeepSeek-V3's dimensions and four layers. What attention takes
+of a step is the difference to a step in which nothing is computed in its place.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 
+import decode_model
 import hopper
 import mma
 import reference
@@ -131,9 +135,49 @@ class Work:
         return f"{time:9.1f}  {error:.1e}  {copy:4.0%}  {product:4.0%}"
 
 
-def main() -> None:
-    """Prints the two ceilings, then a table with a row for each shape."""
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
+def decode_step(heads: int, batch: int, context: int) -> Callable[[decode_model.Attend], float]:
+    """The time of a decode step in µs, given its attention; every request is at the end of its context."""
+    config = decode_model.Config(
+        hidden=7168,
+        heads=heads,
+        head=128,
+        rank=1536,
+        mlp=18432 * heads // 128,
+        index_heads=64,
+        index_width=128,
+        vocabulary=16160,
+        count=COUNT,
+        context=context,
+        page=PAGE,
+        batch=batch,
+    )
+    weights = decode_model.weights(config, "cuda")
+    cache = decode_model.cache(config, "cuda")
+    for room in (*cache.latents, *cache.keys):
+        room.normal_()
+    rows = decode_model.batch(config, batch, "cuda")
+    rows.positions.fill_(context - 1)
+    rows.pages.copy_(1 + torch.randperm(config.pages - 1, device="cuda").view(batch, -1))
+    return lambda attend: median([lambda: decode_model.step(config, attend, weights, cache, rows)])
+
+
+def decode_row(heads: int, batch: int, context: int) -> str:
+    """For each kernel, the time of a decode step and what share of it is attention."""
+    step = decode_step(heads, batch, context)
+    nothing = torch.zeros(batch, heads, reference.LATENT, device="cuda", dtype=torch.bfloat16)
+    without = step(lambda *_: nothing)
+    kernels: dict[str, decode_model.Attend] = {
+        "simt": partial(simt.attend, splits=16),
+        "mma": mma.attend,
+        "hopper": hopper.attend,
+    }
+    times = {name: step(kernel) for name, kernel in kernels.items()}
+    shares = [f"{name} {time:8.0f} {1 - without / time:4.0%}" for name, time in times.items()]
+    return f"{heads:5} {batch:5} {context:8}  {'  '.join(shares)}  without {without:8.0f}"
+
+
+def calls() -> None:
+    """Prints the two ceilings, and a table with a row for each kernel and shape."""
     bandwidth, rate = copied(), multiplied()
     print(f"copy {bandwidth / 1e6:.2f} TB/s, bf16 matrix product {rate / 1e6:.0f} TFLOP/s")
     print(f"{COUNT} indices of a query, {TOKENS} tokens in the cache")
@@ -141,12 +185,12 @@ def main() -> None:
     cache = torch.randn(TOKENS // PAGE, PAGE, reference.WIDTH, device="cuda", dtype=torch.bfloat16)
     packed = torch.cat([reference.pack(pages) for pages in cache.chunk(16)])
     for heads in (128, 64, 16):
-        for batch, calls in CALLS.items():
+        for batch, count in CALLS.items():
             queries = [
-                torch.randn(batch, heads, reference.WIDTH, device="cuda").bfloat16() for _ in range(calls)
+                torch.randn(batch, heads, reference.WIDTH, device="cuda").bfloat16() for _ in range(count)
             ]
             slots = [
-                torch.randint(TOKENS, (batch, COUNT), device="cuda", dtype=torch.int32) for _ in range(calls)
+                torch.randint(TOKENS, (batch, COUNT), device="cuda", dtype=torch.int32) for _ in range(count)
             ]
             few = queries[0][:CHECKED], slots[0][:CHECKED], SCALE
             exact = reference.attend(few[0], cache, *few[1:])
@@ -166,7 +210,25 @@ def main() -> None:
             for name, call in kernels.items():
                 fp8 = "fp8" in name
                 expected, width = (rounded, reference.PACKED) if fp8 else (exact, 2 * reference.WIDTH)
-                print(f"  {name:14}{work.row(call, expected, calls, width)}", flush=True)
+                print(f"  {name:14}{work.row(call, expected, count, width)}", flush=True)
+
+
+def decode_steps() -> None:
+    """Prints the times of whole decode steps."""
+    print("whole decode steps, 4 layers: µs, and attention's share")
+    print("heads batch  context")
+    for heads in (128, 64, 16):
+        for batch in (1, 16, 64):
+            print(decode_row(heads, batch, 8192), flush=True)
+    for context in (65_536, 262_144):
+        print(decode_row(16, 16, context), flush=True)
+
+
+def main() -> None:
+    """Prints all tables."""
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
+    calls()
+    decode_steps()
 
 
 if __name__ == "__main__":

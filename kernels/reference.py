@@ -72,14 +72,18 @@ def unpack(cache: torch.Tensor) -> torch.Tensor:
     return torch.cat([latent, rope.contiguous().view(torch.bfloat16).double()], -1)
 
 
-def attend(query: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scale: float) -> torch.Tensor:
-    """The result in float64, from the latents as the cache holds them."""
-    results = []
-    for one, slots in zip(query.double(), indices.long(), strict=True):
-        latents = unpack(cache.flatten(0, 1)[slots[slots >= 0]])
-        weights = torch.softmax(one @ latents.T * scale, -1)
-        results.append(weights @ latents[:, :LATENT])
-    return torch.stack(results)
+def attend(
+    query: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scale: float | torch.Tensor
+) -> torch.Tensor:
+    """The result in float64, from the latents as the cache holds them.
+
+    No shape depends on what the tensors hold: it can be compiled, and captured.
+    """
+    used = indices >= 0
+    latents = unpack(cache.flatten(0, 1)[indices.clamp(min=0).long()]).where(used[..., None], 0)
+    scores = (query.double() @ latents.mT * scale).masked_fill(~used[:, None], float("-inf"))
+    weights = torch.softmax(scores, -1).where(used.any(-1)[:, None, None], 0)
+    return weights @ latents[..., :LATENT]
 
 
 def error(found: torch.Tensor, expected: torch.Tensor) -> float:

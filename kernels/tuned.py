@@ -2,19 +2,29 @@
 
 That search compiles, synchronises and times. In a server that captures CUDA graphs, a first call inside the
 capture ends it (`cudaErrorStreamCaptureInvalidated`, then `...Unsupported`). `mma` has a table instead.
-Shapes, units and the bound of the error: `reference`. Run this file for its witness; it needs a
-GPU, to time on.
+Shapes, units and the bound of the error: `reference`. Run this file for its witness.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable, Sequence
 
 import mma
 import torch
 import triton
 from reference import LATENT, ROPE, testify
-from tiles import Parts, result_for
+from tiles import INTERPRETED, Parts, result_for
+
+
+def _clocked(call: Callable[[], object], quantiles: Sequence[float]) -> list[float]:
+    """Milliseconds of a call by the host's clock, as if they were all quantiles: events need a GPU."""
+    call()
+    begin = time.perf_counter()
+    call()
+    return [1000 * (time.perf_counter() - begin)] * len(quantiles)
+
 
 _tile = triton.autotune(
     configs=[
@@ -24,7 +34,45 @@ _tile = triton.autotune(
         for warps in (4, 8)
     ],
     key=["HEADS", "SPLITS", "H", "FP8"],
+    do_bench=_clocked if INTERPRETED.value else None,
 )(mma.tile)
+
+_found: dict[tuple[mma.Sizes, int, bool], mma.Sizes] = {}
+
+
+@torch.compiler.disable  # a compiler would take the search for a part of the program
+def sizes(query: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scale: float) -> mma.Sizes:
+    """The sizes for the shape of these arguments; its first call searches them, for seconds.
+
+    Raises:
+        ValueError: an argument is not as `reference` says.
+    """
+    batch, heads, _ = query.shape
+    count = indices.shape[1]
+    packed = cache.dtype == torch.uint8
+    cut = mma.sizes(batch, heads, count)
+    if (cut, heads, packed) not in _found:
+        parts = Parts(result_for(query, cache, indices), cut.splits)
+        _tile[triton.cdiv(heads, cut.heads), cut.splits, batch](
+            query,
+            cache,
+            indices,
+            parts.results,
+            parts.logs,
+            scale,
+            count,
+            HEADS=heads,
+            SPLITS=cut.splits,
+            H=cut.heads,
+            D=LATENT,
+            R=ROPE,
+            FP8=packed,
+        )
+        best = _tile.best_config
+        _found[cut, heads, packed] = mma.Sizes(
+            cut.heads, best.kwargs["N"], cut.splits, best.num_warps, best.kwargs["STAGES"]
+        )
+    return _found[cut, heads, packed]
 
 
 def attend(query: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scale: float) -> torch.Tensor:
@@ -33,27 +81,7 @@ def attend(query: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scal
     Raises:
         ValueError: an argument is not as `reference` says.
     """
-    out = result_for(query, cache, indices)
-    batch, heads, _ = query.shape
-    count = indices.shape[1]
-    cut = mma.sizes(batch, heads, count)
-    parts = Parts(out, cut.splits)
-    _tile[triton.cdiv(heads, cut.heads), cut.splits, batch](
-        query,
-        cache,
-        indices,
-        parts.results,
-        parts.logs,
-        scale,
-        count,
-        HEADS=heads,
-        SPLITS=cut.splits,
-        H=cut.heads,
-        D=LATENT,
-        R=ROPE,
-        FP8=cache.dtype == torch.uint8,
-    )
-    return parts.combined()
+    return mma.attend(query, cache, indices, scale, sizes(query, cache, indices, scale))
 
 
 if __name__ == "__main__":
