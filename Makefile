@@ -42,7 +42,7 @@ kernels: $(TORCH)/ready ## Run the kernels' tests, interpreted: no GPU is needed
 torture: $(READY) ## Kill the agent in hundreds of places, and see that each run comes to the same end.
 	$(BIN)/pytest -m torture tests/torture
 
-real: $(READY) ## Find out why real servers of sglang and vLLM die on a CPU (5 GB to install; half an hour).
+real: $(READY) $(TORCH)/ready ## Find out why the decode engine and real servers die on a CPU (7 GB to install; half an hour).
 	playbooks/sglang-cpu/setup.sh sglang
 	playbooks/sglang-cpu/setup.sh vllm
 	$(BIN)/python tests/real/run.py

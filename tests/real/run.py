@@ -1,6 +1,6 @@
 """Runs the playbooks of real servers, and holds each verdict against what its file expects.
 
-    python tests/real/run.py [PLAYBOOK ...]     by default all of playbooks/sglang-cpu
+    python tests/real/run.py [PLAYBOOK ...]     by default all of playbooks/{decode-engine,sglang-cpu}
     python tests/real/run.py --over-ssh         natural.yaml, over a real sshd, as a plain user made for it
 
 It prints a line for each: what came, in how many attempts and seconds, and the overhead: the most seconds of
@@ -34,7 +34,8 @@ sys.path.insert(0, str(ROOT))
 
 from tests.hosts.sshd import plain_user, server  # noqa: E402
 
-PLAYBOOKS = ROOT / "playbooks" / "sglang-cpu"
+SGLANG = ROOT / "playbooks" / "sglang-cpu"
+PLAYBOOKS = (ROOT / "playbooks" / "decode-engine", SGLANG)
 AGENT = (sys.executable, "-m", "bisect_agent")
 SERVERS = Path(".cache/bisect-agent/sglang-cpu")
 """Where the playbooks look for a server's environment, in the home folder."""
@@ -146,7 +147,7 @@ def over_ssh() -> Iterator[tuple[Path, Mapping[str, str]]]:
     servers = Path(os.environ.get("SGLANG_CPU_HOME", Path.home() / SERVERS)).absolute()
     with server() as sshd, plain_user(sshd) as user, tempfile.TemporaryDirectory() as home:
         there, link = sshd.folder / "sglang-cpu", sshd.folder / "home" / SERVERS
-        shutil.copytree(PLAYBOOKS, there, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(SGLANG, there, ignore=shutil.ignore_patterns("__pycache__"))
         playbook = there / "natural.yaml"
         text = playbook.read_text().replace("target: {", f"target: {{host: ssh://box, cwd: {there}, ", 1)
         playbook.write_text(text)
@@ -197,7 +198,8 @@ def carried_out(playbook: Path, runs: Path, env: Mapping[str, str]) -> Row:
 def main(names: Sequence[str]) -> int:
     """Runs what the command line asks for."""
     if list(names) != ["--over-ssh"]:
-        return carry_out([Path(name) for name in names] or sorted(PLAYBOOKS.glob("*.yaml")), os.environ)
+        shipped = [playbook for folder in PLAYBOOKS for playbook in sorted(folder.glob("*.yaml"))]
+        return carry_out([Path(name) for name in names] or shipped, os.environ)
     try:
         with over_ssh() as (playbook, env):
             return carry_out([playbook], env)
