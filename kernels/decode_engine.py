@@ -90,12 +90,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cpu" and not triton.knobs.runtime.interpret:
         said.error("on a CPU the kernels are interpreted: set TRITON_INTERPRET=1")
+    if device == "cuda" and arguments.cpu_graph:
+        said.error("--cpu-graph: on a GPU, steps are captured in CUDA graphs; try --device cpu")
     try:
         sizes = config(arguments, device)
     except ValueError as reason:
         said.error(str(reason))
     graphs = "cuda" if device == "cuda" and not arguments.no_cuda_graph else "off"
-    if device == "cpu" and arguments.cpu_graph:
+    if arguments.cpu_graph:
         graphs = "cpu"
     logging.basicConfig(format="[%(asctime)s] %(message)s", level=logging.INFO, stream=sys.stdout)
     log.info("torch %s, triton %s, %s", torch.__version__, triton.__version__, device)

@@ -53,6 +53,8 @@ class Config:
     batch: int = 2
 
     def __post_init__(self) -> None:
+        if min(dataclasses.astuple(self)) < 1:
+            raise ValueError(f"sizes: each must be 1 at least; found {self}")
         if self.context % self.page or self.count > self.context:
             raise ValueError(
                 f"context: a multiple of the page ({self.page}) and at least the tokens that are picked "

@@ -92,7 +92,6 @@ class Steps:
     ) -> None:
         self.config = config
         self.graphs = graphs
-        self.device = device
         # As sglang has it: 1, 2, 4, … and the largest.
         self.sizes = sorted({min(1 << i, config.batch) for i in range(config.batch.bit_length() + 1)})
         if device == "cuda":
@@ -101,8 +100,17 @@ class Steps:
         self._weights = weights
         self._cache = decode_model.cache(config, device)
         self._batch = decode_model.batch(config, config.batch, device)
+        # NumPy fills single rows in a fraction of the time that torch takes.
+        self._host = decode_model.Batch(
+            *(room.numpy() for room in decode_model.batch(config, config.batch, "cpu"))
+        )
         step = partial(decode_model.step, config, attention(kernel))
-        self._step: Callable[..., torch.Tensor] = torch.compile(step, dynamic=False) if compiled else step
+        self._step: Callable[..., torch.Tensor] = step
+        if compiled:
+            # Beyond its limit, torch runs further sizes as they are, and only a warning tells.
+            limit = torch._dynamo.config.recompile_limit  # noqa: SLF001
+            torch._dynamo.config.recompile_limit = max(limit, len(self.sizes))  # noqa: SLF001
+            self._step = torch.compile(step, dynamic=False)
         self._replays: dict[int, Callable[[], torch.Tensor]] = {}
 
     def _arguments(self, size: int) -> tuple[Any, ...]:
@@ -136,15 +144,13 @@ class Steps:
     def __call__(self, rows: Sequence[Row]) -> list[int]:
         """The next token of each request."""
         size = next(size for size in self.sizes if size >= len(rows))
-        width = self.config.context // self.config.page
-        filled = [*rows, *[Row(0, 0, ())] * (size - len(rows))]
-        values = decode_model.Batch(
-            torch.tensor([row.token for row in filled]),
-            torch.tensor([row.position for row in filled]),
-            torch.tensor([[*row.pages, *[0] * (width - len(row.pages))] for row in filled]),
-        )
-        for room, value in zip(self._batch, values, strict=True):
-            room[:size].copy_(value)
+        for room in self._host:
+            room[:size] = 0
+        for i, row in enumerate(rows):
+            self._host.tokens[i], self._host.positions[i] = row.token, row.position
+            self._host.pages[i, : len(row.pages)] = row.pages
+        for room, values in zip(self._batch, self._host, strict=True):
+            room[:size].copy_(torch.from_numpy(values[:size]))
         run = self._replays.get(size) or partial(self._step, *self._arguments(size))
         found: list[int] = run()[: len(rows)].tolist()
         return found

@@ -1,5 +1,6 @@
 """The decode engine on a CPU: its model, its captures, and the server as a process of its own."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -40,7 +41,7 @@ def steps(
 
 def generated(run: decode_steps.Steps, pages: Sequence[int], count: int = 20) -> list[int]:
     """What a request comes to that has these pages."""
-    tokens = [65]
+    tokens = [200]
     for position in range(count):
         tokens += run([decode_steps.Row(tokens[-1], position, pages)])
     return tokens
@@ -67,8 +68,8 @@ def test_requests_do_not_see_each_other() -> None:
     """Two of them, and rows that only fill the batch up."""
     run = steps("reference")
     alone = generated(run, range(1, 9), 8)
-    rows = [decode_steps.Row(66, 0, range(9, 17)), decode_steps.Row(65, 0, range(1, 9))]
-    tokens = [65]
+    rows = [decode_steps.Row(66, 0, range(9, 17)), decode_steps.Row(200, 0, range(1, 9))]
+    tokens = [200]
     for position in range(8):
         tokens.append(run(rows)[1])
         rows = [
@@ -196,6 +197,13 @@ def test_requests_that_fit_run_together() -> None:
     scheduler.step()
     first, second = echo.seen[0]
     assert not set(first.pages) & set(second.pages)
+
+
+@pytest.mark.parametrize("sizes", [{"batch": 0}, {"context": 33}, {"context": 32, "count": 33}])
+def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, int]) -> None:
+    """The error says which."""
+    with pytest.raises(ValueError, match=r"sizes|context"):
+        dataclasses.replace(CONFIG, **sizes)
 
 
 # --- the server ---------------------------------------------------------------------------------------
