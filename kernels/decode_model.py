@@ -63,7 +63,7 @@ class Config:
 
     @property
     def pages(self) -> int:
-        """Pages of the cache: those of `batch` whole contexts, and page 0, into which nobody's rows write."""
+        """Pages of the cache: those of `batch` whole contexts, and page 0, which belongs to no request."""
         return 1 + self.batch * self.context // self.page
 
 
@@ -93,7 +93,7 @@ class Weights(NamedTuple):
 
     embedding: torch.Tensor  # vocabulary, hidden
     norm: torch.Tensor
-    head: torch.Tensor  # hidden, vocabulary
+    unembedding: torch.Tensor  # hidden, vocabulary
     layers: list[Layer]
 
 
@@ -115,8 +115,8 @@ class Batch(NamedTuple):
 def weights(config: Config, device: str, *, scale_as_tensor: bool = False, seed: int = 0) -> Weights:
     """Random weights, the same for the same config, device and seed.
 
-    With `scale_as_tensor` the factor of the scores is a tensor without dimensions, on the host: so do
-    checkpoints hold the scales of what they have quantised.
+    With `scale_as_tensor` the factor of the scores is a tensor without dimensions, as checkpoints hold the
+    scales of what they have quantised; it lies on the host, where a launch needs the number.
     """
     chance = torch.Generator(device).manual_seed(seed)
 
@@ -226,4 +226,4 @@ def step(config: Config, attend: Attend, weights: Weights, cache: Cache, batch: 
         x = x + values @ layer.out
         gate, up = (rms_norm(x, x.shape[-1:], layer.norm_mlp) @ layer.gate_up).chunk(2, -1)
         x = x + (silu(gate) * up) @ layer.down
-    return (rms_norm(x, x.shape[-1:], weights.norm) @ weights.head).argmax(-1)
+    return (rms_norm(x, x.shape[-1:], weights.norm) @ weights.unembedding).argmax(-1)

@@ -27,7 +27,6 @@ import tuned
 from torch.fx.experimental.proxy_tensor import make_fx
 
 KERNELS = ("reference", "simt", "mma", "tuned", "hopper")
-GRAPHS = ("cuda", "cpu", "off")
 
 log = logging.getLogger("decode_engine")
 
@@ -90,8 +89,7 @@ class Steps:
         compiled: bool,
         graphs: str,
     ) -> None:
-        self.config = config
-        self.graphs = graphs
+        self._graphs = graphs
         # As sglang has it: 1, 2, 4, … and the largest.
         self.sizes = sorted({min(1 << i, config.batch) for i in range(config.batch.bit_length() + 1)})
         if device == "cuda":
@@ -100,10 +98,7 @@ class Steps:
         self._weights = weights
         self._cache = decode_model.cache(config, device)
         self._batch = decode_model.batch(config, config.batch, device)
-        # NumPy fills single rows in a fraction of the time that torch takes.
-        self._host = decode_model.Batch(
-            *(room.numpy() for room in decode_model.batch(config, config.batch, "cpu"))
-        )
+        self._host = decode_model.batch(config, config.batch, "cpu")
         step = partial(decode_model.step, config, attention(kernel))
         self._step: Callable[..., torch.Tensor] = step
         if compiled:
@@ -127,10 +122,10 @@ class Steps:
 
     def capture(self) -> None:
         """Captures the step for each size."""
-        pool = torch.cuda.graph_pool_handle() if self.graphs == "cuda" else None
+        pool = torch.cuda.graph_pool_handle() if self._graphs == "cuda" else None
         for size in reversed(self.sizes):
             arguments = self._arguments(size)
-            if self.graphs == "cuda":
+            if self._graphs == "cuda":
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, pool=pool):
                     result = self._step(*arguments)
@@ -144,13 +139,15 @@ class Steps:
     def __call__(self, rows: Sequence[Row]) -> list[int]:
         """The next token of each request."""
         size = next(size for size in self.sizes if size >= len(rows))
-        for room in self._host:
-            room[:size] = 0
+        for values in self._host:
+            values[:size] = 0
+        # NumPy fills single rows in a fraction of the time that torch takes.
+        tokens, positions, pages = (values.numpy() for values in self._host)
         for i, row in enumerate(rows):
-            self._host.tokens[i], self._host.positions[i] = row.token, row.position
-            self._host.pages[i, : len(row.pages)] = row.pages
+            tokens[i], positions[i] = row.token, row.position
+            pages[i, : len(row.pages)] = row.pages
         for room, values in zip(self._batch, self._host, strict=True):
-            room[:size].copy_(torch.from_numpy(values[:size]))
+            room[:size].copy_(values[:size])
         run = self._replays.get(size) or partial(self._step, *self._arguments(size))
         found: list[int] = run()[: len(rows)].tolist()
         return found
