@@ -216,6 +216,7 @@ LINES: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         ["skipping cudagraphs due to mutated inputs (2 instances)."],
     ),
     "graph-kernel": (NO_GRAPHS, PERHAPS_GRAPHS),
+    "graph-kernel-cold": (NO_GRAPHS, PERHAPS_GRAPHS),
     "graph-side-stream": (NO_GRAPHS, PERHAPS_GRAPHS),
     "attention-in-graph": (NO_GRAPHS, PERHAPS_GRAPHS),
     "moe-in-graph": (NO_GRAPHS, PERHAPS_GRAPHS),
@@ -309,6 +310,7 @@ PLAYBOOKS: Mapping[str, str] = {
         prefill_graph       piecewise            --disable-prefill-cuda-graph
         eager               eager                --enforce-eager
         kernel              attn                 --attention-backend triton
+        warm_up             warmup               --no-warm-up
         batches             max-bs               --cuda-graph-max-bs-decode 64
         padding             pad                  --disable-cuda-graph-padding
         overlap             scheduler            --disable-overlap-schedule
