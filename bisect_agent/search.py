@@ -17,6 +17,7 @@ No configuration is run that the bounds of a factor's levels forbid; the nearest
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -60,8 +61,8 @@ MANY = 4
 SUSPECT = 0.3
 """How likely a suspect is needed, and how likely there is another cause, as far as nothing is known."""
 NEVER, ALWAYS = 0.0, 1.0
-DOUBT = 0.3
-"""How likely a flaky failure may need less than what it seems to, before passes are only counted."""
+NOTHING = 1e-12
+"""A doubt that is none."""
 FLAKY = "one run a side proves nothing; `confidence: {error: 0.01}` searches with as many as it takes"
 
 
@@ -231,7 +232,7 @@ def _sought(inquiry: Inquiry, costs: Costs, flying: Sequence[Configuration]) -> 
     if ideas := _narrowing(inquiry, costs, flying):
         return ideas
     if inquiry.needed and inquiry.table.answer(inquiry.rest) is Answer.FAILS:
-        return _suspecting(inquiry) or _counted(inquiry) or _again(inquiry)
+        return _suspecting(inquiry) or _counted(inquiry, costs) or _again(inquiry)
     return _suspecting(inquiry) or _given_up(inquiry)
 
 
@@ -239,8 +240,7 @@ def _narrowing(inquiry: Inquiry, costs: Costs, flying: Sequence[Configuration]) 
     """Runs that bring the failing configuration nearer to `good`, or show that it needs what is left."""
     table, course = inquiry.table, inquiry.course
     open_ = [s for s in inquiry.asks if s.factor in inquiry.differences]
-    doubt = sum(inquiry.doubts.values())
-    if not open_ and {s.factor for s in inquiry.needed} >= set(inquiry.differences) and doubt < DOUBT:
+    if not open_ and {s.factor for s in inquiry.needed} >= set(inquiry.differences):
         return []
     seen = inquiry.seen
     odds = Odds(
@@ -357,20 +357,35 @@ def _group(here: Configuration, configuration: Configuration, asked: Sequence[Se
     return [s for s in asked if s in changed] if len(changed) > 1 and set(changed) <= set(asked) else []
 
 
-def _counted(inquiry: Inquiry) -> list[_Idea]:
-    """Passes that are still too few to be no accident, of a flaky failure."""
+def _counted(inquiry: Inquiry, costs: Costs) -> list[_Idea]:
+    """Runs of a flaky failure that leave less doubt, where what is accused is right: the fastest way first.
+
+    A pass of a change speaks for it. How often the failing side fails says what such a pass is worth.
+    """
     table, here = inquiry.table, inquiry.here
     if sum(inquiry.doubts.values()) <= table.error:
         return []
-    remedies = {factor: inquiry.remedies(factor)[-1] for factor in inquiry.doubts}
-    found = []
-    if 2 * len(table.runs(here)) <= min(len(table.runs(flip.configuration)) for flip in remedies.values()):
-        why = f"how often does it fail with {accused(here.differs(table.playbook.good))}? once more"
-        found.append(_Idea(here, why, ALWAYS))
-    for factor, doubt in sorted(inquiry.doubts.items(), key=lambda pair: -pair[1]):
-        why = f"that it passes with {remedies[factor].setting} is an accident with {doubt:.1%}: once more"
-        found.append(_change(inquiry, remedies[factor].setting, why))
-    return [idea for idea in found if table.askable(idea.configuration)]
+    fails, passes = inquiry.shown
+    rate = (fails + 1) / (fails + passes + 2)
+    left = rate * _left(inquiry, here, fails=True) + (1 - rate) * _left(inquiry, here, fails=False)
+    why = f"how often does it fail with {accused(here.differs(table.playbook.good))}? once more"
+    found = [(left / (rate * costs.fails + (1 - rate) * costs.passes), _Idea(here, why, rate))]
+    for factor, doubt in inquiry.doubts.items():
+        setting = inquiry.remedies(factor)[-1].setting
+        why = f"that it passes with {setting} is an accident with {doubt:.1%}: once more"
+        idea = _change(inquiry, setting, why)
+        found.append((_left(inquiry, idea.configuration, fails=False) / costs.passes, idea))
+    found.sort(key=lambda pair: pair[0])
+    return [idea for _, idea in found if table.askable(idea.configuration)]
+
+
+def _left(inquiry: Inquiry, configuration: Configuration, *, fails: bool) -> float:
+    """By how much a run changes the doubt (as a logarithm): less than nothing where less is left."""
+    table = inquiry.table
+    outcome = table.first(inquiry.here).outcome if fails else Passed()
+    run = Settled(trial=_trial(table, configuration, "-"), attempt=1, outcome=outcome)
+    after = Inquiry(Table(table.playbook, [*table.settled, run]), inquiry.start, tuple(inquiry.held.values()))
+    return math.log(max(NOTHING, sum(after.doubts.values())) / sum(inquiry.doubts.values()))
 
 
 def _again(inquiry: Inquiry) -> list[_Idea] | Finished:
