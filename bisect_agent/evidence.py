@@ -26,10 +26,12 @@ from bisect_agent.model import (
     Unresolved,
 )
 from bisect_agent.odds import CAREFUL, Odds, Seen, Shows, elements
-from bisect_agent.rates import missed
+from bisect_agent.rates import enough, missed
 
 TRIES = 2
 """How often a configuration is run whose runs are all lost on the way."""
+HALF = 0.5
+"""The rate at which another flaky cause is looked for."""
 LOST = RETRIED - {Reason.UNTESTABLE}
 """Reasons that say nothing about a configuration, not even that it cannot be tested."""
 VOTES = frozenset({Applied.WITNESSED, Applied.READ})
@@ -291,17 +293,17 @@ class Table:
     def _next(self, found: Sequence[Inquiry]) -> Healing | None:
         """The first healing that still fails, or that may be run. The order does not depend on runs."""
         every = self._healings(found)
-        return next((h for h in every if h.answer is Answer.FAILS or not self._known(h, found)), None)
+        return next((h for h in every if h.answer is Answer.FAILS or not self._known(h)), None)
 
-    def _known(self, healing: Healing, found: Sequence[Inquiry]) -> bool:
+    def _known(self, healing: Healing) -> bool:
         """Whether no run is left that would tell more of a healing.
 
-        Of a flaky failure, a pass counts once it would be an accident as seldom as the playbook asks, if
-        another cause showed itself as often as the first.
+        Of a flaky failure, so many passes are asked for that a cause which shows itself in half of the runs
+        is missed as seldom as the playbook allows.
         """
         if not self.flaky or healing.answer is not Answer.HEALS:
             return not self.open(healing.configuration)
-        return missed(*found[0].shown, len(self.runs(healing.configuration))) <= self.error
+        return len(self.runs(healing.configuration)) >= enough(HALF, self.error)
 
     def healings(self) -> list[Healing]:
         """All smallest ways to heal the established causes at once, and what came of each."""

@@ -60,6 +60,8 @@ MANY = 4
 """Of twice as many suspects or more, one of so many parts is changed at once."""
 SUSPECT = 0.3
 """How likely a suspect is needed, and how likely there is another cause, as far as nothing is known."""
+DOUBT = 0.5
+"""Of a flaky failure: a setting that seems needed, and is not as likely as this, is searched like the rest."""
 NEVER, ALWAYS = 0.0, 1.0
 NOTHING = 1e-12
 """A doubt that is none."""
@@ -240,7 +242,8 @@ def _narrowing(inquiry: Inquiry, costs: Costs, flying: Sequence[Configuration]) 
     """Runs that bring the failing configuration nearer to `good`, or show that it needs what is left."""
     table, course = inquiry.table, inquiry.course
     open_ = [s for s in inquiry.asks if s.factor in inquiry.differences]
-    if not open_ and {s.factor for s in inquiry.needed} >= set(inquiry.differences):
+    known = not open_ and {s.factor for s in inquiry.needed} >= set(inquiry.differences)
+    if known and max(inquiry.doubts.values(), default=0.0) < DOUBT:
         return []
     seen = inquiry.seen
     odds = Odds(
@@ -260,6 +263,8 @@ def _narrowing(inquiry: Inquiry, costs: Costs, flying: Sequence[Configuration]) 
         run = nearest(table.playbook, course.configuration(on), inquiry.here)
         if run in alone:
             return course.on(run)
+        if run == inquiry.here and not known:
+            return None
         return course.on(run) if groups and _fresh(inquiry, run) else None
 
     # Where passes must be counted in the end, dear as they are, a search that avoids them saves nothing.
@@ -273,9 +278,9 @@ def _narrowing(inquiry: Inquiry, costs: Costs, flying: Sequence[Configuration]) 
 def _fresh(inquiry: Inquiry, configuration: Configuration) -> bool:
     """Whether a run of a configuration may tell something new."""
     table = inquiry.table
-    if configuration == inquiry.here or not table.playbook.possible(configuration):
+    if not table.playbook.possible(configuration):
         return False
-    if table.flaky and table.answer(configuration) is Answer.HEALS:
+    if table.flaky and table.answer(configuration) in {Answer.HEALS, Answer.FAILS}:
         return True
     return table.open(configuration)
 
