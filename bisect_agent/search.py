@@ -61,7 +61,7 @@ MANY = 4
 SUSPECT = 0.3
 """How likely a suspect is needed, and how likely there is another cause, as far as nothing is known."""
 DOUBT = 0.5
-"""Of a flaky failure: a setting that seems needed, and is not as likely as this, is searched like the rest."""
+"""A setting that seems needed, and more likely than this is not, is searched like the rest (flaky)."""
 NEVER, ALWAYS = 0.0, 1.0
 NOTHING = 1e-12
 """A doubt that is none."""
