@@ -16,6 +16,7 @@ it is what Bayes' rule makes of it (assumed density filtering).
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -84,6 +85,14 @@ class Guess:
     odds: float
     fails: float
     noise: float
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One possible cause: its elements, and how likely it is."""
+
+    mask: int
+    odds: float
 
 
 @dataclass(frozen=True)
@@ -272,9 +281,18 @@ class Odds:
         """How often the failure is expected to show itself where the cause is on."""
         return sum(guess.fails for guess in self.guesses) or 1.0
 
-    def single(self, guess: Guess) -> bool:
-        """Whether a kind of causes is one cause."""
-        return all(len(self.blocks[place].elements) == 1 for place in guess.blocks)
+    def causes(self, most: int) -> list[Cause]:
+        """The likeliest causes, one of each kind: of elements that are alike, the first."""
+        found = []
+        for guess in self.guesses:
+            mask, ways = 0, 1
+            for place in set(guess.blocks):
+                block, count = self.blocks[place], guess.blocks.count(place)
+                mask |= sum(1 << element for element in block.elements[:count])
+                ways *= math.comb(len(block.elements), count)
+            if mask:
+                found.append(Cause(mask, guess.odds / ways))
+        return heapq.nlargest(most, found, key=lambda cause: cause.odds)
 
 
 def _bits(sums: Sequence[float], front: float, behind: float) -> float:

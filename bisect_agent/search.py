@@ -40,7 +40,7 @@ from bisect_agent.model import (
     Trial,
     Unresolved,
 )
-from bisect_agent.odds import CAREFUL, SIZES, Guess, Odds, Shows, elements
+from bisect_agent.odds import CAREFUL, SIZES, Cause, Odds, Shows, elements
 from bisect_agent.rates import enough
 from bisect_agent.steer import EQUAL, Costs, Option, options
 
@@ -292,14 +292,14 @@ def _weights(inquiry: Inquiry) -> list[float]:
     return [INVOLVED if step.factor in involved else 1.0 for step in inquiry.course.steps]
 
 
-def _proofs(inquiry: Inquiry, guess: Guess) -> list[int]:
+def _proofs(inquiry: Inquiry, cause: Cause) -> list[int]:
     """What the proof of a cause still needs beside the failure once more: it alone, and less each setting."""
     course, table = inquiry.course, inquiry.table
-    alone = course.closed(guess.mask)
+    alone = course.closed(cause.mask)
     failing = course.configuration(alone)
     fails = table.answer(failing) is Answer.FAILS
     wanted = [] if fails else [alone]
-    for element in elements(guess.mask if fails or not table.flaky else 0):
+    for element in elements(cause.mask if fails or not table.flaky else 0):
         less = course.configuration(alone & ~(1 << element))
         setting = Setting(factor=course.steps[element].factor, level=less[course.steps[element].factor])
         if (

@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bisect_agent.odds import Block, Guess, Odds, Promise, entropy
+from bisect_agent.odds import Block, Cause, Odds, Promise, entropy
 
-REACHED = 0.9
+REACHED = 0.75
 """The share of the bits it could tell that a run tells in the mean: the sets do not split evenly."""
 QUICK = 10.0
 """Seconds below which a run is as cheap as any other: what an attempt takes besides is more."""
@@ -67,7 +67,7 @@ class Option:
 
     on: int
     promise: Promise
-    proof: Guess | None
+    proof: Cause | None
     worth: float
 
 
@@ -75,7 +75,7 @@ def options(
     odds: Odds,
     costs: Costs,
     closed: Callable[[int], int],
-    proofs: Callable[[Guess], Sequence[int]],
+    proofs: Callable[[Cause], Sequence[int]],
     allowed: Callable[[int], int | None],
 ) -> list[Option]:
     """What may be run next, the most worthwhile first.
@@ -83,12 +83,10 @@ def options(
     `closed` adds the steps before those that are on, `proofs` gives what the proof of a cause still needs,
     `allowed` the nearest configuration that may be run, or None.
     """
-    parts: dict[int, list[Guess]] = {}
-    for guess in sorted((g for g in odds.guesses if g.blocks and odds.single(g)), key=lambda g: -g.odds)[
-        :BEST
-    ]:
-        for on in proofs(guess):
-            parts.setdefault(on, []).append(guess)
+    parts: dict[int, list[Cause]] = {}
+    for cause in odds.causes(BEST):
+        for on in proofs(cause):
+            parts.setdefault(on, []).append(cause)
     wanted = dict.fromkeys([*parts, *_cuts(odds, closed)])
     bit = costs.bit(odds.rate)
     found: dict[int, Option] = {}
@@ -97,8 +95,8 @@ def options(
         proving = parts.get(on, [])
         seconds = costs.fails * (promise.fails + promise.hides) + costs.passes * promise.passes
         saved = promise.bits * bit / REACHED
-        for guess in proving:
-            saved += guess.odds * (costs.passes if guess.mask & ~on else costs.fails)
+        for cause in proving:
+            saved += cause.odds * (costs.passes if cause.mask & ~on else costs.fails)
         found[on] = Option(on, promise, proving[0] if proving else None, saved / seconds)
     return sorted(found.values(), key=lambda option: -option.worth)
 

@@ -91,7 +91,7 @@ def test_the_outlook_is_told_in_lines() -> None:
         "the trials ahead; what fails otherwise, or does not resolve, leads elsewhere",
         "  t01 good: it must be seen to work first",
         "  t02 bad: it must be seen to fail",
-        "  t03 b=0: does the failure need b=1? it fails with 47%",
+        "  t03 b=0: is a=1 enough? everything else is as in `good`; it fails with 47%",
         "    if it fails (47%): t04 b=0: it must fail once more, after the last passing trial",
         "    if it passes (53%): t04 a=0: is b=1 enough? everything else is as in `good`; it fails with 90%",
         "how many trials from the first to the verdict, with all suspects innocent",

@@ -404,11 +404,11 @@ def test_where_it_then_fails_otherwise_nothing_is_established() -> None:
     played = play(playbook, World((boom, *bang)))
     table = Table(playbook, played.settled)
     assert (StoppedBy.NO_CAUSE, ()) == (played.finished.by, table.inquiry.cause)
-    assert "no single change from `bad` heals, nor one from t03, which is nearer to `good`" == (
+    assert "no single change from `bad` heals, nor one from t08, which is nearer to `good`" == (
         played.finished.detail
     )
     assert [Standing.OTHER_FAILURE] * 2 == [table.inquiry.standing(factor) for factor in "ab"]
-    assert "with a changed from t03 it fails otherwise (t05)" == gap("a", table.inquiry)
+    assert "with a changed from t08 it fails otherwise (t04)" == gap("a", table.inquiry)
 
 
 def test_a_configuration_that_wavers_is_not_believed() -> None:

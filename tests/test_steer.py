@@ -63,7 +63,7 @@ def test_what_is_not_allowed_is_not_chosen() -> None:
 def test_a_proof_is_worth_the_run_that_it_saves() -> None:
     """The likelier of two goes first, alone: if it is the cause, that is a part of its proof."""
     odds = Odds(range(16), [1.0, 2.0, *[1.0] * 14], (*CONTROLS, Seen(0b11, Shows.FAILS)), 0b11)
-    first, *_ = options(odds, Costs(), int, lambda guess: [guess.mask], lambda on: on)
+    first, *_ = options(odds, Costs(), int, lambda cause: [cause.mask], lambda on: on)
     assert first.proof
     assert (0b10, 0b10) == (first.on, first.proof.mask)
 
