@@ -56,5 +56,10 @@ def attend(query: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scal
     return parts.combined()
 
 
+def forget() -> None:
+    """Drop what was measured: the next call of each shape searches its sizes again."""
+    _tile.cache.clear()
+
+
 if __name__ == "__main__":
     sys.exit(testify(attend))
