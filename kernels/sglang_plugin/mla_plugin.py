@@ -1,8 +1,8 @@
-"""Decode attention of a real server of sglang, by one of the kernels beside this folder, as a plug-in of sglang.
+"""Decode attention of a real server of sglang, by one of the kernels in the folder above.
 
-sglang finds it by its entry point, once this folder and the one above are on PYTHONPATH; nothing of sglang is
-edited. It takes models with multi-head latent attention (DeepSeek-V2 and V3) under `--attention-backend triton`,
-a latent of 512 + 64 numbers in bfloat16, and requests of at most `CONTEXT` tokens.
+This is a plug-in of sglang, which finds it by its entry point once both folders are on PYTHONPATH; nothing of
+sglang is edited. It takes models with multi-head latent attention (DeepSeek-V2 and V3) under
+`--attention-backend triton`, latents of 512 + 64 numbers in bfloat16, and requests of at most `CONTEXT` tokens.
 
 MLA_KERNEL   `stock` (the default): sglang's own kernel; or `simt`, `mma`, `hopper`, `tuned`: ours
 MLA_FAULT    what is wrong: a name of `FAULTS`; unset: nothing. It is a fault of our kernel, and does nothing
@@ -165,10 +165,7 @@ class CompiledForward:
         self._side = SideStream()
 
     def __call__(
-        self,
-        original: Callable[..., AbstractContextManager[Any]],
-        *given: Any,
-        **named: Any,  # noqa: ANN401
+        self, original: Callable[..., AbstractContextManager[Any]], *given: object, **named: object
     ) -> AbstractContextManager[Any]:
         """The compiled forward joins our stream before it runs; the other one is left alone."""
         compiled = named["enable_compile"] if "enable_compile" in named else given[1]
@@ -179,7 +176,7 @@ class CompiledForward:
     def _joining(self, patched: AbstractContextManager[Any]) -> Iterator[Callable[..., Any]]:
         with patched as forward:
 
-            def joined(*given: Any, **named: Any) -> Any:  # noqa: ANN401
+            def joined(*given: object, **named: object) -> object:
                 self._side.join()
                 return forward(*given, **named)
 
