@@ -2,7 +2,8 @@
 
 This is a plug-in of sglang, which finds it by its entry point once both folders are on PYTHONPATH; nothing of
 sglang is edited. It takes models with multi-head latent attention (DeepSeek-V2 and V3) under
-`--attention-backend triton`, latents of 512 + 64 numbers in bfloat16, and requests of at most `CONTEXT` tokens.
+`--attention-backend triton`, latents of 512 + 64 numbers in bfloat16, and requests of at most `CONTEXT`
+tokens.
 
 MLA_KERNEL   `stock` (the default): sglang's own kernel; or `simt`, `mma`, `hopper`, `tuned`: ours
 MLA_FAULT    what is wrong: a name of `FAULTS`; unset: nothing. It is a fault of our kernel, and does nothing

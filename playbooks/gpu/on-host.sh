@@ -17,7 +17,7 @@ until=$(date -d "+$3 seconds" +%Y-%m-%dT%H:%M:%S)
 shift 3
 
 home=$HOME/.cache/bisect-agent/gpu
-mkdir -p "$home"
+mkdir -p "$home/built"
 if ! cmp -s "$archives/packages.txt" "$home/packages.txt"; then
 	rm -rf "$home/packages"
 	mkdir "$home/packages"
