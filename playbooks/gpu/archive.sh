@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Packs what a GPU host without a network needs into two files: archive.sh FOLDER
+# Packs what a GPU host without a network needs into a folder: archive.sh FOLDER
 #
-#   packages.tar.xz   sglang and the agent's needs, from wheels, pruned for compute capability 9.0: some 53 MB, in minutes
-#   checkout.tar.gz   this checkout as it was committed: playbooks, kernels, the agent
+#   bisect_agent-*.whl   the agent of this checkout, with playbooks and kernels
+#   packages.tar.xz      sglang and what the agent needs, from wheels, pruned for compute capability 9.0: 58 MB, in some minutes
+#   on-host.sh           what is called there
 #
-# The first is made anew only where the lists of requirements, or this script, have changed. PYTHON names another Python; PIP_*
-# variables name another index. The wheels, 700 MB, stay in ~/.cache/bisect-agent/gpu/wheels.
+# The packages are made anew only where their lists, or this script, have changed. PYTHON names another Python; PIP_* variables
+# name another index. The wheels, 700 MB, stay in ~/.cache/bisect-agent/gpu/wheels.
 set -euo pipefail
 
 to=${1:?usage: archive.sh FOLDER}
@@ -15,7 +16,8 @@ wheels=$HOME/.cache/bisect-agent/gpu/wheels
 mkdir -p "$to" "$wheels"
 to=$(cd "$to" && pwd)
 
-git -C "$root" archive --format=tar.gz --output="$to/checkout.tar.gz" HEAD
+rm -f "$to"/*.whl
+"${PYTHON:-python3}" -m pip wheel -qq --disable-pip-version-check --no-deps --wheel-dir "$to" "$root"
 cp "$here/on-host.sh" "$to"
 
 list=$(cat "$here"/requirements-*.txt "$here/archive.sh" | sha256sum)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs playbooks on the GPU host that this is called on, side by side: on-host.sh ARCHIVES RESULTS SECONDS PLAYBOOK...
 #
-#   ARCHIVES   the folder with packages.tar.xz and checkout.tar.gz, which archive.sh makes
+#   ARCHIVES   the folder that archive.sh makes
 #   RESULTS    the folder for runs.tar.gz: each run folder, its export, and what the agent said
 #   SECONDS    the time after which nothing runs any more; a run that it cuts short has a partial verdict
 #   PLAYBOOK   a name in playbooks/gpu
@@ -30,22 +30,22 @@ if ! cmp -s "$archives/packages.txt" "$home/packages.txt"; then
 	} >"$(echo "$home"/sglang/lib/python3.*/site-packages)/gpu.pth"
 	cp "$archives/packages.txt" "$home"
 fi
-rm -rf "$home/checkout"
-mkdir "$home/checkout"
-tar -C "$home/checkout" -xzf "$archives/checkout.tar.gz"
+rm -rf "$home/agent"
+python3 -m zipfile -e "$archives"/bisect_agent-*.whl "$home/agent"
+playbooks=$home/agent/bisect_agent/playbooks
 if [[ -f $archives/kernels.tar.gz ]]; then
 	tar -C "$home" -xzf "$archives/kernels.tar.gz"
 fi
-"$home/sglang/bin/python" "$home/checkout/playbooks/sglang-cpu/model.py" "$home/models/mla" mla
+"$home/sglang/bin/python" "$playbooks/sglang-cpu/model.py" "$home/models/mla" mla
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export PYTHONPATH=$home/checkout:$home/packages/agent
-agent=(python3 -m bisect_agent)
+export PYTHONPATH=$home/agent:$home/packages/agent
+agent=(python3 -P -m bisect_agent) # -P: not the checkout that this may be called in
 
 one() {
 	local name=$1 code=0 run
-	"${agent[@]}" run "$home/checkout/playbooks/gpu/$name.yaml" --runs "$work/$name" --until "$until" \
+	"${agent[@]}" run "$playbooks/gpu/$name.yaml" --runs "$work/$name" --until "$until" \
 		>"$work/$name.txt" 2>&1 </dev/null || code=$?
 	for run in "$work/$name"/*/; do
 		[[ -d $run ]] || continue
