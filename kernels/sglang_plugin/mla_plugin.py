@@ -31,6 +31,7 @@ FAULTS = {
     "read-back": "the kernel reads a value back to the host",
     "shared-memory": "the tile needs more shared memory than a program can have",
     "illegal-address": "the kernel reads where no memory is",
+    "out-of-memory": "within a capture, the kernel asks for more memory than any device has",
     "nan": "the result holds no numbers",
     "slow": "a call takes ten milliseconds more",
     "compiled-side-stream": "the compiled forward waits for a stream whose work no graph holds",
@@ -144,6 +145,8 @@ class DecodeAttention:
                 query.sum().item()
             case "illegal-address":
                 indices = torch.where(indices < 0, indices, indices + (1 << 30))
+            case "out-of-memory" if torch.cuda.is_current_stream_capturing():
+                torch.empty(1 << 42, dtype=torch.uint8, device=query.device)
             case "slow":
                 torch.cuda._sleep(20_000_000)  # noqa: SLF001 - cycles; there is no public name
         result = self._attend(query, cache, indices, scale)
