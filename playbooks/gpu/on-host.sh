@@ -17,7 +17,7 @@ until=$(date -d "+$3 seconds" +%Y-%m-%dT%H:%M:%S)
 shift 3
 
 home=$HOME/.cache/bisect-agent/gpu
-mkdir -p "$home/built"
+mkdir -p "$home"
 if ! cmp -s "$archives/packages.txt" "$home/packages.txt"; then
 	rm -rf "$home/packages"
 	mkdir "$home/packages"
@@ -33,9 +33,6 @@ fi
 rm -rf "$home/agent"
 python3 -m zipfile -e "$archives"/bisect_agent-*.whl "$home/agent"
 playbooks=$home/agent/bisect_agent/playbooks
-if [[ -f $archives/kernels.tar.gz ]]; then
-	tar -C "$home" -xzf "$archives/kernels.tar.gz"
-fi
 "$home/sglang/bin/python" "$playbooks/sglang-cpu/model.py" "$home/models/mla" mla
 
 work=$(mktemp -d)
@@ -71,6 +68,4 @@ for pid in "${pids[@]}"; do
 done
 echo "$# playbooks in $((SECONDS - began)) s"
 tar -C "$work" -czf "$results/runs.tar.gz" .
-# What nvcc has built, for the next host of the kind: it takes a minute.
-tar -C "$home" -czf "$results/kernels.tar.gz" built
 exit "$worst"
