@@ -118,3 +118,12 @@ def test_sglang_finds_the_entry_point() -> None:
     parser = ConfigParser()
     parser.read(PLUGIN / "mla_plugin-1.dist-info" / "entry_points.txt")
     assert parser["sglang.srt.plugins"]["mla"] == f"{entry.module}:{entry.attr}"
+
+
+def test_a_tuner_that_forgets_has_measured_nothing() -> None:
+    """The fault `cold-tuner`: the next call of each shape searches again."""
+    import tuned
+
+    tuned._tile.cache["a shape"] = "its sizes"
+    tuned.forget()
+    assert not tuned._tile.cache
