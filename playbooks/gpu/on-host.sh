@@ -35,8 +35,8 @@ python3 -m zipfile -e "$archives"/bisect_agent-*.whl "$home/agent"
 playbooks=$home/agent/bisect_agent/playbooks
 "$home/sglang/bin/python" "$playbooks/sglang-cpu/model.py" "$home/models/mla" mla
 
+# Removed only once it is packed: who interrupts this finds the run folders there, and the agents end by their hour.
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 export PYTHONPATH=$home/agent:$home/packages/agent
 agent=(python3 -P -m bisect_agent) # -P: not the checkout that this may be called in
 
@@ -68,4 +68,5 @@ for pid in "${pids[@]}"; do
 done
 echo "$# playbooks in $((SECONDS - began)) s"
 tar -C "$work" -czf "$results/runs.tar.gz" .
+rm -rf "$work"
 exit "$worst"
