@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test kernels torture real lint fmt bench clean
+.PHONY: help run test kernels torture real gpu lint fmt bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -47,6 +47,9 @@ real: $(READY) $(TORCH)/ready ## Find out why the decode engine and real servers
 	playbooks/sglang-cpu/setup.sh vllm
 	$(BIN)/python tests/real/run.py
 	$(BIN)/python tests/real/run.py --over-ssh
+
+gpu: $(READY) ## Pack into dist/gpu what a GPU host without a network needs to run playbooks/gpu (a large download).
+	PYTHON=$(BIN)/python playbooks/gpu/archive.sh dist/gpu
 
 lint: $(READY) ## Check style, types, architecture, dependencies and spelling.
 	$(BIN)/ruff check

@@ -84,5 +84,10 @@ def attend(query: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scal
     return mma.attend(query, cache, indices, scale, sizes(query, cache, indices, scale))
 
 
+def forget() -> None:
+    """Drop what was measured: the next call of each shape searches its sizes again."""
+    _tile.cache.clear()
+
+
 if __name__ == "__main__":
     sys.exit(testify(attend))

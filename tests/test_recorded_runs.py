@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,23 +12,92 @@ from bisect_agent.folder import RunFolder
 from bisect_agent.verify import verify
 
 RUNS = Path(__file__).parents[1] / "logs" / "samples" / "runs"
-CAUSES = {
-    "kernel-under-compile": {"compile=on", "kernel=on"},
-    "natural": {"compile=on"},
-    "no-compiler": {"compile=on", "compiler=broken"},
-    "wrong-answer": {"kernel=on"},
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a verdict must be: its cause, its symptom's id, and the claims that it must have settled."""
+
+    cause: set[str]
+    symptom: str
+    supported: tuple[str, ...] = ()
+    refuted: tuple[str, ...] = ()
+
+
+VERDICTS = {
+    # playbooks/sglang-cpu
+    "kernel-under-compile": Expected(
+        {"compile=on", "kernel=on"}, "torch-compile-exception", ("kernel-specific",)
+    ),
+    "natural": Expected(
+        {"compile=on"},
+        "AttributeError: 'TorchNativeAttnBackend' object has no attribute 'init_cpu_graph_state'"
+        " @ cpu_graph_runner.py:__init__",
+        refuted=("kernel-specific", "double-capture"),
+    ),
+    "no-compiler": Expected(
+        {"compile=on", "compiler=broken"}, "torch-compile-exception", refuted=("kernel-specific",)
+    ),
+    "wrong-answer": Expected({"kernel=on"}, "answer-degenerate", ("kernel-specific",)),
+    # playbooks/gpu
+    "double-capture": Expected(
+        {"compile=on", "inductor_graphs=on"}, "torch-capture-nested", ("double-capture",)
+    ),
+    "kernel-in-capture": Expected(
+        {"kernel=mma", "capture=on"}, "cuda-capture-isolation", ("kernel-specific", "graph-kernel")
+    ),
+    "stack-wide": Expected(
+        {"compile=on", "capture=on"},
+        "cuda-capture-isolation",
+        ("stack-wide", "compile-against-capture"),
+        ("kernel-specific", "double-capture", "compile-alone", "capture-alone", "environment"),
+    ),
+    "autotune-in-capture": Expected(
+        {"kernel=autotuned", "capture=on"}, "cuda-capture-unsupported", ("kernel-specific", "graph-kernel")
+    ),
+    "shared-memory": Expected({"kernel=mma"}, "triton-out-of-resource", ("architecture-tile",)),
 }
+"""Of each recorded run, by the name of its playbook."""
 
 
-@pytest.mark.parametrize("name", sorted(CAUSES))
+@pytest.mark.parametrize("name", sorted(VERDICTS))
 def test_a_recorded_verdict_follows(name: str) -> None:
-    """It is an export, its cause is the one that its playbook expects, and `verify` agrees."""
+    """It is an export, its verdict is the one that its playbook expects, and `verify` agrees."""
+    expected = VERDICTS[name]
     with opened(RUNS / f"{name}.tar.gz") as folder:
         found = verify(RunFolder(folder))
+    verdict = found.verdict
     assert found.exported
-    assert CAUSES[name] == {str(setting) for setting in found.verdict.cause}
+    assert expected.cause == {str(setting) for setting in verdict.cause}
+    assert verdict.symptom is not None
+    assert expected.symptom == verdict.symptom.id
+    states = {hypothesis.id: hypothesis.state for hypothesis in verdict.hypotheses}
+    assert {states[claim] for claim in expected.supported} <= {"supported"}
+    assert {states[claim] for claim in expected.refuted} <= {"refuted"}
+
+
+@pytest.mark.parametrize(
+    ("name", "root"),
+    [
+        ("autotune-in-capture", "operation not permitted when stream is capturing"),
+        ("kernel-in-capture", "dependency created on uncaptured work in another stream"),
+        ("stack-wide", "dependency created on uncaptured work in another stream"),
+    ],
+)
+def test_the_root_is_the_symptom_and_not_the_last_line(name: str, root: str) -> None:
+    """Below it the log says, as its last error, that the capture was invalidated; that accuses nobody."""
+    with opened(RUNS / f"{name}.tar.gz") as folder:
+        symptom = verify(RunFolder(folder)).verdict.symptom
+        assert symptom is not None
+        (exhibit, *_) = symptom.evidence
+        log = (folder / exhibit.path).read_bytes().decode().split("\n")  # bars hold bare returns
+    assert exhibit.line is not None
+    assert root in log[exhibit.line - 1]
+    last = max(n for n, line in enumerate(log, 1) if line.startswith("Exception: Capture cuda graph failed:"))
+    assert last > exhibit.line
+    assert "operation failed due to a previous error during capture" in log[last - 1]
 
 
 def test_every_recorded_run_is_looked_at() -> None:
     """None lies there that nobody verifies."""
-    assert sorted(CAUSES) == sorted(path.name.removesuffix(".tar.gz") for path in RUNS.iterdir())
+    assert sorted(VERDICTS) == sorted(path.name.removesuffix(".tar.gz") for path in RUNS.iterdir())
