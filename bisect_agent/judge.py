@@ -47,6 +47,8 @@ from bisect_agent.model import (
 
 UNTESTABLE = 125
 """The exit code by which a script says that this configuration cannot be tested."""
+PORT = "port"
+"""The topic of a signature that tells of a port that is taken."""
 HOST_MEMORY = "host-out-of-memory"
 """The symptom of a kill by the kernel for want of memory: the name of the signature of its lines, too."""
 RESPONSE = "response.txt"
@@ -226,7 +228,7 @@ class _Case:
 
     def _infrastructure(self) -> Unresolved | None:
         """Trouble of the machine counts only before the first root line (rule 6)."""
-        infra = self._signed(Role.INFRA)
+        infra = [m for m in self._signed(Role.INFRA) if not self._own_port(m)]
         if infra and not any(root.offset < infra[0].offset for root in self._roots()):
             return self._unresolved(Reason.INFRA, infra[0].text, infra[:1])
         return None
@@ -417,7 +419,19 @@ class _Case:
 
     def _roots(self) -> list[Match]:
         """Root lines by time over all ranks, without those that `good` shows while it passes."""
-        return sorted((m for m in self._signed(Role.ROOT) if m.id not in self.known.noise), key=_in_time)
+        roots = [*self._signed(Role.ROOT), *(m for m in self._signed(Role.INFRA) if self._own_port(m))]
+        return sorted((m for m in roots if m.id not in self.known.noise), key=_in_time)
+
+    def _own_port(self, match: Match) -> bool:
+        """Whether a line tells that the configuration has taken one of its own ports from itself.
+
+        All of these were free right before the start, and are free again after the stop; else it would not
+        have come to this.
+        """
+        if self.playbook.signature(match.id).topic != PORT:
+            return False
+        ports = map(str, self.playbook.target.ports)
+        return any(re.search(rf"(?<!\d){port}(?!\d)", match.text) for port in ports)
 
     def _raised(self) -> list[Raised]:
         """What was raised, by time over all ranks; echoes only where there is nothing else."""

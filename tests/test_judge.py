@@ -37,7 +37,7 @@ from bisect_agent.model import (
 )
 from bisect_agent.signatures import Scanner, watches
 from tests.strategies import FEW
-from tests.worlds import READY, claim, playbook_of
+from tests.worlds import PORT, READY, claim, playbook_of
 
 SIGNATURES = (
     Signature(id="advice", role=Role.HINT, pattern="disable boom"),
@@ -45,6 +45,7 @@ SIGNATURES = (
     Signature(id="lost", role=Role.CASCADE, pattern="previous error"),
     Signature(id="sick", role=Role.SYMPTOM, pattern="scheduler died"),
     Signature(id="link", role=Role.INFRA, pattern="link down"),
+    Signature(id="taken", role=Role.INFRA, pattern="address in use", topic="port"),
     Signature(id="void", role=Role.INVALID, pattern="not a valid run"),
     Signature(id="memory", role=Role.ROOT, pattern="out of memory", phase_matters=True),
 )
@@ -311,6 +312,13 @@ def test_infrastructure_counts_before_the_first_root_only() -> None:
     """Afterwards it is a consequence."""
     assert Reason.INFRA is reason("link down\nerror: boom\n")
     assert "boom" == failure("error: boom\nlink down\n").id
+
+
+def test_a_port_that_the_configuration_takes_from_itself_is_its_failure() -> None:
+    """It was free before the start, and is free again. Any other port may be anybody's."""
+    assert "taken" == failure(f"127.0.0.1:{PORT}: address in use\n", Why.EXITED).id
+    assert Reason.INFRA is reason(f"127.0.0.1:{PORT}1: address in use\n")
+    assert Reason.INFRA is reason("address in use\n")
 
 
 def test_infrastructure_after_a_root_without_a_stamp_is_a_consequence() -> None:
