@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import product
 
 from bisect_agent.bounds import bound, nearest
-from bisect_agent.course import Course
+from bisect_agent.course import Course, levels_between
 from bisect_agent.model import (
     RETRIED,
     Applied,
@@ -198,7 +198,7 @@ class Table:
             return Answer.UNRESOLVED
         if all(isinstance(s.outcome, Passed) for s in runs):
             return Answer.HEALS
-        if all(self.fails(s) for s in runs) or (self.flaky and any(self.fails(s) for s in runs)):
+        if (any if self.flaky else all)(map(self.fails, runs)):
             return Answer.FAILS
         return Answer.OTHER
 
@@ -236,12 +236,10 @@ class Table:
 
         Those of an ordered factor lie between good's level and the present one, and come in that order.
         """
-        good, present = self.playbook.good[factor], failing[factor]
-        every = tuple(self.playbook.factor(factor).levels)
         if self.playbook.factor(factor).ordered:
-            first, last = every.index(good), every.index(present)
-            return every[first : last : 1 if first < last else -1]
-        rest = tuple(level for level in every if level not in (good, present))
+            return levels_between(self.playbook, failing, factor)[:-1]
+        good, present = self.playbook.good[factor], failing[factor]
+        rest = tuple(v for v in self.playbook.factor(factor).levels if v not in (good, present))
         return rest if good == present else (good, *rest)
 
     def flip(self, failing: Configuration, setting: Setting) -> Flip:
@@ -341,7 +339,7 @@ class Inquiry:
         self.start = start
         self.held = {s.factor: s for s in held}
         self.course = Course(table.playbook, start, self.held)
-        self._healed: dict[Configuration, Mapping[str, Sequence[Flip]]] = {}
+        self._remedied: dict[Configuration, Mapping[str, Sequence[Flip]]] = {}
 
     @cached_property
     def failing(self) -> tuple[Configuration, ...]:
@@ -389,32 +387,21 @@ class Inquiry:
         levels = self.table.levels(failing, factor)
         return [self.table.flip(failing, Setting(factor=factor, level=v)) for v in levels]
 
-    def _healing(self, failing: Configuration) -> Mapping[str, Sequence[Flip]]:
+    def _remedies(self, failing: Configuration) -> Mapping[str, Sequence[Flip]]:
         """The changes of a failing configuration that heal, by factor, in the order of its levels."""
-        if failing not in self._healed:
-            table, found = self.table, dict[str, list[Flip]]()
-            different = (s.factor for s in failing.differs(table.playbook.good))
+        if failing not in self._remedied:
+            table = self.table
+            near = {changed[0] for c in table.configurations if len(changed := c.differs(failing)) == 1}
+            different = {s.factor for s in failing.differs(table.playbook.good)}
             stake = {*different, *table.playbook.suspects} - self.held.keys()
-            for configuration in table.configurations:
-                changed = configuration.differs(failing)
-                if len(changed) == 1 and changed[0].factor in stake:
-                    flip = table.flip(failing, changed[0])
-                    if flip.answer is Answer.HEALS:
-                        found.setdefault(changed[0].factor, []).append(flip)
-            ranked = (
-                (
-                    factor,
-                    [
-                        flip
-                        for v in table.levels(failing, factor)
-                        for flip in flips
-                        if flip.setting.level == v
-                    ],
-                )
-                for factor, flips in found.items()
-            )
-            self._healed[failing] = {factor: flips for factor, flips in ranked if flips}
-        return self._healed[failing]
+            healed: dict[str, list[Flip]] = {}
+            for factor in stake & {s.factor for s in near}:
+                settings = [Setting(factor=factor, level=v) for v in table.levels(failing, factor)]
+                flips = [table.flip(failing, setting) for setting in settings if setting in near]
+                if healing := [flip for flip in flips if flip.answer is Answer.HEALS]:
+                    healed[factor] = healing
+            self._remedied[failing] = healed
+        return self._remedied[failing]
 
     def flips(self, factor: str) -> list[Flip]:
         """The changes of a factor that were run, alone or, where it still failed, with others."""
@@ -472,7 +459,7 @@ class Inquiry:
     def asks(self) -> tuple[Setting, ...]:
         """Of each factor the next change of `here` that may tell whether the failure needs it."""
         cleared = {setting for _, changed in self._cleared for setting in changed}
-        healing = self._healing(self.here)
+        healing = self._remedies(self.here)
         found = []
         for factor in self.stake:
             ordered = self.table.playbook.factor(factor).ordered
@@ -562,7 +549,7 @@ class Inquiry:
         return self._needed(self.here)
 
     def _needed(self, failing: Configuration) -> tuple[Setting, ...]:
-        return tuple(s for s in failing.settings() if s.factor in self._healing(failing))
+        return tuple(s for s in failing.settings() if s.factor in self._remedies(failing))
 
     @cached_property
     def rest(self) -> Configuration:
@@ -583,7 +570,7 @@ class Inquiry:
 
     def remedies(self, factor: str) -> Sequence[Flip]:
         """The changes of `here` that heal, good's level first; in an order the last is at the boundary."""
-        return self._healing(self.here).get(factor, [])
+        return self._remedies(self.here).get(factor, [])
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -598,7 +585,7 @@ class Inquiry:
         needed = self._needed(here)
         found = []
         for setting in needed:
-            remedies = self._healing(here)[setting.factor]
+            remedies = self._remedies(here)[setting.factor]
             healing = remedies[-1] if table.playbook.factor(setting.factor).ordered else remedies[0]
             passing = [s for s in healing.runs if isinstance(s.outcome, Passed)]
             passing = passing[-1:] if table.flaky else passing[:1]
@@ -646,7 +633,7 @@ class Inquiry:
 
     def _accident(self, here: Configuration, factor: str) -> float:
         """How likely the passes of a change are, if it changes nothing."""
-        flips = self._healing(here)[factor]
+        flips = self._remedies(here)[factor]
         passes = max(sum(isinstance(s.outcome, Passed) for s in flip.runs) for flip in flips)
         return missed(*self.shown, passes)
 

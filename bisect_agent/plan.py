@@ -13,7 +13,6 @@ from bisect_agent import search
 from bisect_agent.evidence import Table
 from bisect_agent.model import (
     Applied,
-    Configuration,
     Failed,
     Passed,
     Playbook,
@@ -116,21 +115,9 @@ def _searched(playbook: Playbook, cause: Iterable[Setting], costs: Costs) -> lis
         if isinstance(step, search.Finished):
             break
         trial = step.wanted[0].trial
-        fails = all(_reaches(playbook, trial.configuration, s) for s in needs)
+        fails = needs <= set(trial.configuration.settings())
         settled.append(_settled(playbook, settled, trial, fails=fails))
     return settled
-
-
-def _reaches(playbook: Playbook, configuration: Configuration, setting: Setting) -> bool:
-    """Whether a configuration has a setting on: of an order, its level or one beyond it, seen from good's."""
-    factor = playbook.factor(setting.factor)
-    if not factor.ordered:
-        return configuration[setting.factor] == setting.level
-    levels = list(factor.levels)
-    good, level, here = (
-        levels.index(name) for name in (playbook.good[factor.name], setting.level, configuration[factor.name])
-    )
-    return (here >= level) if level > good else (here <= level)
 
 
 def _settled(playbook: Playbook, before: Sequence[Settled], trial: Trial, *, fails: bool) -> Settled:

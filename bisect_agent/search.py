@@ -261,11 +261,8 @@ def _narrowing(inquiry: Inquiry, costs: Costs, flying: Sequence[Configuration]) 
 
     def allowed(on: int) -> int | None:
         run = nearest(table.playbook, course.configuration(on), inquiry.here)
-        if run in alone:
-            return course.on(run)
-        if run == inquiry.here and not known:
-            return None
-        return course.on(run) if groups and _fresh(inquiry, run) else None
+        open_to_groups = groups and (known or run != inquiry.here) and _fresh(table, run)
+        return course.on(run) if run in alone or open_to_groups else None
 
     # Where passes must be counted in the end, dear as they are, a search that avoids them saves nothing.
     found = options(odds, EQUAL if table.flaky else costs, course.closed, partial(_proofs, inquiry), allowed)
@@ -275,14 +272,10 @@ def _narrowing(inquiry: Inquiry, costs: Costs, flying: Sequence[Configuration]) 
     return ideas or steps
 
 
-def _fresh(inquiry: Inquiry, configuration: Configuration) -> bool:
-    """Whether a run of a configuration may tell something new."""
-    table = inquiry.table
-    if not table.playbook.possible(configuration):
-        return False
-    if table.flaky and table.answer(configuration) in {Answer.HEALS, Answer.FAILS}:
-        return True
-    return table.open(configuration)
+def _fresh(table: Table, configuration: Configuration) -> bool:
+    """Whether a run of a configuration may tell something new; of a flaky failure each one may."""
+    answered = table.answer(configuration) in {Answer.HEALS, Answer.FAILS}
+    return table.open(configuration) or (table.flaky and answered)
 
 
 def _weights(inquiry: Inquiry) -> list[float]:

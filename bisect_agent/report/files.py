@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,8 +86,13 @@ def read_state(folder: RunFolder) -> events.RunState:
     Raises:
         DamagedRun: the folder does not hold what it should.
     """
+    return events.fold(_entries(folder))
+
+
+def _entries(folder: RunFolder) -> Sequence[events.Entry]:
+    """What the journal holds up to its first damage."""
     entries, _, _ = intact(folder.read(JOURNAL))
-    return events.fold(entries)
+    return entries
 
 
 def brief(path: Path, run: Brief) -> Brief:
@@ -97,7 +102,7 @@ def brief(path: Path, run: Brief) -> Brief:
         DamagedRun: the folder does not hold what it should.
     """
     folder = RunFolder(path.resolve())
-    entries, _, _ = intact(folder.read(JOURNAL))
+    entries = _entries(folder)
     state = events.fold(entries)
     resolved = folder.resolved()
     known = run.model_copy(
