@@ -25,11 +25,12 @@ import sys
 import torch
 import triton
 from reference import LATENT, ROPE, testify
-from tiles import Parts, result_for
+from tiles import PROCESSORS, Parts, overlap, result_for
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import async_copy
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier  # renamed after triton 3.6
 LOG2E = gl.constexpr(1.4426950408889634)
@@ -89,8 +90,11 @@ def tile(
     SPLITS: gl.constexpr,
     D: gl.constexpr,
     R: gl.constexpr,
+    OVERLAP: gl.constexpr,
 ):
     """The means over the indices of one split, `each` tiles of them, for 64 heads of one query."""
+    if OVERLAP:
+        gdc_wait()
     # The tiles of heads come first: those of one query run side by side, and share its latents in L2.
     block, split, batch = gl.program_id(0), gl.program_id(1), gl.program_id(2)
     WIDE: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [8, 1], [1, 0])
@@ -162,9 +166,11 @@ def tile(
         head = block * TILE + gl.arange(0, TILE, layout=ROWS)
         log = gl.where(sum_ == 0, float("-inf"), gl.max(top, 1) + gl.log2(gl.where(sum_ == 0, 1.0, sum_)))
         gl.store(logs + part + head, log, mask=head < HEADS)
+    if OVERLAP:
+        gdc_launch_dependents()
 
 
-def splits(batch: int, heads: int, count: int, processors: int = 132) -> int:
+def splits(batch: int, heads: int, count: int, processors: int = PROCESSORS) -> int:
     """Programs that share the indices of a tile of heads: one wave of them, a tile of tokens each."""
     return max(1, min(processors // (batch * triton.cdiv(heads, 64)), triton.cdiv(count, 64)))
 
@@ -197,6 +203,7 @@ def attend(query: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scal
         LATENT,
         ROPE,
         num_warps=8,
+        **overlap(),
     )
     return parts.combined()
 

@@ -2,9 +2,9 @@
 
 A program takes up to 64 heads of one query, gathers N latents at a time, and uses each twice from shared
 memory: as keys and as values. Where queries and head tiles are too few for the GPU, several programs share
-the indices of one, and `tiles` combines their parts. Which sizes are used is a table, measured once:
-nothing is tuned at run time. Shapes, units and the bound of the error: `reference`. Run this file for its
-witness.
+the indices of one, and `tiles` combines their parts; where they still are, two share the columns of the
+values, and each works out all scores. Which sizes are used is a table, measured once: nothing is tuned at
+run time. Shapes, units and the bound of the error: `reference`. Run this file for its witness.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import torch
 import triton
 import triton.language as tl
 from reference import LATENT, ROPE, testify
-from tiles import Parts, bf16, latents, log_sum, over, product, result_for
+from tiles import PROCESSORS, Parts, bf16, latents, log_sum, over, overlap, product, result_for, rotaries
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -38,28 +39,41 @@ def tile(
     D: tl.constexpr,
     R: tl.constexpr,
     FP8: tl.constexpr,
+    V: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
-    """The means over the indices of one split, for H heads of one query, N tokens at a time."""
+    """V columns of the means over the indices of one split, for H heads of one query, N tokens at a time."""
+    if OVERLAP:
+        gdc_wait()
     # The tiles of heads come first: those of one query run side by side, and share its latents in L2.
     block, split, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    d, r, n = tl.arange(0, D), tl.arange(0, R), tl.arange(0, N)
-    head = block * H + tl.arange(0, H)
+    SHARE: tl.constexpr = D // V  # programs that share the columns: one or two
+    begin = block % SHARE * V
+    v, r, n = tl.arange(0, V), tl.arange(0, R), tl.arange(0, N)
+    head = block // SHARE * H + tl.arange(0, H)
     known = head < HEADS
     row = query + (batch * HEADS + head) * (D + R)
-    q_latent = tl.load(row[:, None] + d[None, :], mask=known[:, None], other=0.0)
+    q_latent = tl.load(row[:, None] + begin + v[None, :], mask=known[:, None], other=0.0)
+    if SHARE == 2:
+        q_other = tl.load(row[:, None] + (V - begin) + v[None, :], mask=known[:, None], other=0.0)
     q_rotary = tl.load(row[:, None] + D + r[None, :], mask=known[:, None], other=0.0)
     # torch.compile hands a Python float over as float64; the accumulator must not follow it.
     factor = tl.full([], scale, tl.float32) * LOG2E
     top = tl.full([H], -1e30, tl.float32)  # not -inf: where all is padding, -inf - -inf would be NaN
     sum_ = tl.zeros([H], tl.float32)
-    mean = tl.zeros([H, D], tl.float32)
+    mean = tl.zeros([H, V], tl.float32)
     EACH: tl.constexpr = (COUNT + SPLITS * N - 1) // (SPLITS * N) * N  # indices of a split, whole tiles
     for start in tl.range(0, EACH, N, num_stages=STAGES):
         index = split * EACH + start + n
         slots = tl.load(indices + batch * COUNT + index, mask=index < COUNT, other=-1)
         used = slots >= 0
-        latent, rotary = latents(cache, slots, used, FP8, D, R)
+        latent = latents(cache, slots, used, begin, V, FP8, D, R)
+        if SHARE == 2:
+            other = latents(cache, slots, used, V - begin, V, FP8, D, R)
+        rotary = rotaries(cache, slots, used, FP8, D, R)
         scores = product(q_rotary, tl.trans(rotary), tl.zeros([H, N], tl.float32))
+        if SHARE == 2:
+            scores = product(q_other, tl.trans(other), scores)
         scores = product(q_latent, tl.trans(latent), scores) * factor
         scores = tl.where(used[None, :], scores, float("-inf"))
         new = tl.maximum(top, tl.max(scores, 1))
@@ -68,41 +82,49 @@ def tile(
         sum_ = sum_ * shrink + tl.sum(weights, 1)
         mean = product(bf16(weights), latent, mean * shrink[:, None])
         top = new
-    mean = over(mean, sum_[:, None])
     part = (batch * SPLITS + split) * HEADS + head
-    at = results + part.to(tl.int64)[:, None] * D + d[None, :]
-    tl.store(at, bf16(mean), mask=known[:, None])
     if SPLITS > 1:
-        tl.store(logs + part, log_sum(top, sum_), mask=known)
+        tl.store(logs + part, log_sum(top, sum_), mask=known & (begin == 0))
+    mean = over(mean, sum_[:, None])
+    at = results + part.to(tl.int64)[:, None] * D + begin + v[None, :]
+    tl.store(at, bf16(mean), mask=known[:, None])
+    if OVERLAP:
+        gdc_launch_dependents()  # no earlier: those that wait would crowd onto what processors are idle
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How a call is cut: heads and tokens of a tile, programs per tile of heads, warps, stages of loads."""
+    """How a call is cut: a tile's heads and tokens, programs per tile of heads, warps, stages of loads, columns.
+
+    `splits` programs share the indices; where a program has half of the `columns`, twice as many run.
+    """
 
     heads: int
     tokens: int
     splits: int
     warps: int
     stages: int
+    columns: int = LATENT
 
 
-# Measured on an H200 with its 132 processors (README.md). A row: heads of a call up to which it holds; heads
-# and tokens of a tile, warps, stages; programs up to which the splits are doubled.
+# Measured on an H200 (README.md). A row: heads of a call up to which it holds; heads and tokens of a tile;
+# stages; programs up to which the splits are doubled; warps with all columns; warps with half of them.
 TABLE = (
-    (16, 16, 64, 4, 2, 264),
-    (1 << 20, 64, 64, 8, 2, 132),
+    (16, 16, 64, 2, 2 * PROCESSORS, 4, 8),
+    (1 << 20, 64, 64, 2, PROCESSORS, 8, 4),
 )
 
 
 def sizes(batch: int, heads: int, count: int) -> Sizes:
     """The sizes for a shape, from the table."""
     row = next(row for row in TABLE if heads <= row[0])
-    _, tile_heads, tokens, warps, stages, most = row
+    _, tile_heads, tokens, stages, most, warps, fewer = row
     programs = batch * triton.cdiv(heads, tile_heads)
     splits = 1
     while 2 * splits * programs <= most and 2 * splits * tokens <= count:
         splits *= 2
+    if 2 * splits * programs <= PROCESSORS:
+        return Sizes(tile_heads, tokens, splits, fewer, stages, LATENT // 2)
     return Sizes(tile_heads, tokens, splits, warps, stages)
 
 
@@ -123,7 +145,7 @@ def attend(
     count = indices.shape[1]
     cut = cut or sizes(batch, heads, count)
     parts = Parts(out, cut.splits)
-    tile[triton.cdiv(heads, cut.heads), cut.splits, batch](
+    tile[triton.cdiv(heads, cut.heads) * (LATENT // cut.columns), cut.splits, batch](
         query,
         cache,
         indices,
@@ -139,7 +161,9 @@ def attend(
         LATENT,
         ROPE,
         cache.dtype == torch.uint8,
+        cut.columns,
         num_warps=cut.warps,
+        **overlap(),
     )
     return parts.combined()
 

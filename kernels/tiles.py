@@ -6,8 +6,25 @@ import torch
 import triton
 import triton.language as tl
 from reference import LATENT, PACKED, WIDTH
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
+PROCESSORS = 132  # of an H200, where sizes were measured
+AHEAD = 132
+
+
+def overlap() -> dict[str, bool]:
+    """How a kernel is launched that may begin while the one before it ends, as it can from sm_90 on.
+
+    It must wait (`gdc_wait`) before it reads or writes anything: what it reads may be under way, and what it
+    writes may be read still. torch's compiler would take the wait for a write to every argument; where it
+    traces a launch, nothing overlaps.
+    """
+    if torch.compiler.is_compiling() or INTERPRETED.value or not torch.version.cuda:
+        return {"OVERLAP": False}
+    if torch.cuda.get_device_capability() < (9, 0):
+        return {"OVERLAP": False}
+    return {"OVERLAP": True, "launch_pdl": True}
 
 
 @triton.jit
@@ -40,41 +57,73 @@ def over(x, sum_):
 
 
 @triton.jit
-def latents(cache, slots, used, FP8: tl.constexpr, D: tl.constexpr, R: tl.constexpr):
-    """The latents [tokens, D] and rotary parts [tokens, R] of some slots, in bfloat16; 0 where not `used`.
+def latents(
+    cache,
+    slots,
+    used,
+    begin,
+    COLUMNS: tl.constexpr,
+    FP8: tl.constexpr,
+    D: tl.constexpr,
+    R: tl.constexpr,
+):
+    """The latents of some slots, from column `begin` on: [tokens, COLUMNS] in bfloat16; 0 where not `used`.
 
     What is not used is never read: a page that holds NaN would spoil the sum through 0 × NaN.
     """
-    n: tl.constexpr = slots.shape[0]
-    r = tl.arange(0, R)
     if FP8:
-        groups: tl.constexpr = D // 128
-        row = cache + slots.to(tl.int64) * (D + 4 * groups + 2 * R)
+        n: tl.constexpr = slots.shape[0]
+        groups: tl.constexpr = COLUMNS // 128
+        row = cache + slots.to(tl.int64) * (D + D // 32 + 2 * R)
         g = tl.arange(0, groups)
-        numbers = row[:, None, None] + g[None, :, None] * 128 + tl.arange(0, 128)[None, None, :]
+        numbers = row[:, None, None] + begin + g[None, :, None] * 128 + tl.arange(0, 128)[None, None, :]
         bits = tl.load(numbers, mask=used[:, None, None], other=0)
-        factors = (row + D).to(tl.pointer_type(tl.float32), bitcast=True)
+        factors = (row + D + begin // 32).to(tl.pointer_type(tl.float32), bitcast=True)
         scales = tl.load(factors[:, None] + g[None, :], mask=used[:, None], other=0.0)
         exact = bits.to(tl.float8e4nv, bitcast=True).to(tl.float32) * scales[:, :, None]
-        latent = tl.reshape(bf16(exact), [n, D])
-        rotary = (row + D + 4 * groups).to(tl.pointer_type(tl.bfloat16), bitcast=True)
+        return tl.reshape(bf16(exact), [n, COLUMNS])
     else:
-        row = cache + slots.to(tl.int64) * (D + R)
-        latent = tl.load(row[:, None] + tl.arange(0, D)[None, :], mask=used[:, None], other=0.0)
-        rotary = row + D
-    return latent, tl.load(rotary[:, None] + r[None, :], mask=used[:, None], other=0.0)
+        row = cache + slots.to(tl.int64) * (D + R) + begin
+        return tl.load(row[:, None] + tl.arange(0, COLUMNS)[None, :], mask=used[:, None], other=0.0)
 
 
 @triton.jit
-def _combine(parts, weights, out, HEADS, SPLITS: tl.constexpr, POWER: tl.constexpr, D: tl.constexpr):
-    """Weighs the parts of one head by 2^(log-sum-exp); `POWER` is SPLITS, rounded up to a power of two."""
+def rotaries(cache, slots, used, FP8: tl.constexpr, D: tl.constexpr, R: tl.constexpr):
+    """The rotary parts of some slots: [tokens, R] in bfloat16; 0 where not `used`."""
+    if FP8:
+        row = cache + slots.to(tl.int64) * (D + D // 32 + 2 * R) + D + D // 32
+        row = row.to(tl.pointer_type(tl.bfloat16), bitcast=True)
+    else:
+        row = cache + slots.to(tl.int64) * (D + R) + D
+    return tl.load(row[:, None] + tl.arange(0, R)[None, :], mask=used[:, None], other=0.0)
+
+
+@triton.jit
+def _combine(
+    parts,
+    weights,
+    out,
+    HEADS,
+    SPLITS: tl.constexpr,
+    POWER: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    D: tl.constexpr,
+    OVERLAP: tl.constexpr,
+):
+    """Weighs some columns of the parts of one head by 2^(log-sum-exp).
+
+    `POWER` is SPLITS, rounded up to a power of two.
+    """
+    if OVERLAP:
+        gdc_launch_dependents()
+        gdc_wait()
     head, batch = tl.program_id(0), tl.program_id(1)
-    s, d = tl.arange(0, POWER), tl.arange(0, D)
+    s, d = tl.arange(0, POWER), tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     row = (batch * SPLITS + s) * HEADS + head
     weight = tl.load(weights + row, mask=s < SPLITS, other=float("-inf"))
+    part = tl.load(parts + row.to(tl.int64)[:, None] * D + d[None, :], mask=(s < SPLITS)[:, None], other=0.0)
     # The bound keeps -inf - -inf out where every index of a query is padding.
     weight = tl.exp2(weight - tl.maximum(tl.max(weight, 0), -1e30))
-    part = tl.load(parts + row.to(tl.int64)[:, None] * D + d[None, :], mask=(s < SPLITS)[:, None], other=0.0)
     total = over(tl.sum(part.to(tl.float32) * weight[:, None], 0), tl.sum(weight, 0))
     tl.store(out + (batch * HEADS + head).to(tl.int64) * D + d, bf16(total))
 
@@ -99,9 +148,23 @@ class Parts:
         """The result of the whole."""
         if self.splits > 1:
             batch, heads, width = self.out.shape
-            grid = (heads, batch)
-            power = triton.next_power_of_2(self.splits)
-            _combine[grid](self.results, self.logs, self.out, heads, self.splits, power, width, num_warps=2)
+            # Where heads alone are too few for the GPU, four programs share the columns of one.
+            columns, warps = (width // 4, 1) if batch * heads <= PROCESSORS else (width, 2)
+            launch = overlap()
+            if batch * heads > AHEAD:
+                launch.pop("launch_pdl", None)
+            _combine[heads, batch, width // columns](
+                self.results,
+                self.logs,
+                self.out,
+                heads,
+                self.splits,
+                triton.next_power_of_2(self.splits),
+                columns,
+                width,
+                num_warps=warps,
+                **launch,
+            )
         return self.out
 
 

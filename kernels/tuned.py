@@ -15,7 +15,7 @@ import mma
 import torch
 import triton
 from reference import LATENT, ROPE, testify
-from tiles import INTERPRETED, Parts, result_for
+from tiles import INTERPRETED, Parts, overlap, result_for
 
 
 def _clocked(call: Callable[[], object], quantiles: Sequence[float]) -> list[float]:
@@ -33,7 +33,7 @@ _tile = triton.autotune(
         for stages in (1, 2)
         for warps in (4, 8)
     ],
-    key=["HEADS", "SPLITS", "H", "FP8"],
+    key=["HEADS", "SPLITS", "H", "FP8", "V"],
     do_bench=_clocked if INTERPRETED.value else None,
 )(mma.tile)
 
@@ -53,7 +53,7 @@ def sizes(query: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scale
     cut = mma.sizes(batch, heads, count)
     if (cut, heads, packed) not in _found:
         parts = Parts(result_for(query, cache, indices), cut.splits)
-        _tile[triton.cdiv(heads, cut.heads), cut.splits, batch](
+        _tile[triton.cdiv(heads, cut.heads) * (LATENT // cut.columns), cut.splits, batch](
             query,
             cache,
             indices,
@@ -67,10 +67,12 @@ def sizes(query: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scale
             D=LATENT,
             R=ROPE,
             FP8=packed,
+            V=cut.columns,
+            **overlap(),
         )
         best = _tile.best_config
         _found[cut, heads, packed] = mma.Sizes(
-            cut.heads, best.kwargs["N"], cut.splits, best.num_warps, best.kwargs["STAGES"]
+            cut.heads, best.kwargs["N"], cut.splits, best.num_warps, best.kwargs["STAGES"], cut.columns
         )
     return _found[cut, heads, packed]
 

@@ -25,7 +25,7 @@ SHARED_MEMORY = 232_448  # bytes that a program may have on an sm_90
 def test_the_compiler_keeps_the_tensor_cores_busy(heads: int, splits: int, tmp_path: Path) -> None:
     """It fits into registers and shared memory, and no product waits for the one before (ptxas: C7514)."""
     types = {"query": "*bf16", "cache": "*bf16", "indices": "*i32", "results": "*bf16", "logs": "*fp32"}
-    constants = {"COUNT": 2048, "HEADS": heads, "SPLITS": splits, "D": 512, "R": 64}
+    constants = {"COUNT": 2048, "HEADS": heads, "SPLITS": splits, "D": 512, "R": 64, "OVERLAP": True}
     signature = {**types, "scale": "fp32", "each": "i32", **dict.fromkeys(constants, "constexpr")}
     aligned = {(place,): [["tt.divisibility", 16]] for place in range(len(types))}
     source = gluon.GluonASTSource(hopper.tile, signature, constants, aligned)

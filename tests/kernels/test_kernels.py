@@ -29,6 +29,7 @@ KERNELS = {
     "simt, split": partial(simt.attend, splits=3),
     "mma": mma.attend,
     "mma, split": partial(mma.attend, cut=mma.Sizes(16, 16, 3, 4, 1)),
+    "mma, shared": partial(mma.attend, cut=mma.Sizes(16, 16, 3, 4, 1, 256)),
 }
 case = partial(reference.case, device=DEVICE)
 
@@ -99,17 +100,20 @@ def test_a_full_row_of_indices_is_within_the_bound() -> None:
     heads=st.integers(1, 20),
     count=st.integers(1, 70),
     splits=st.integers(1, 6),
+    columns=st.sampled_from([256, 512]),
     page=st.sampled_from([1, 16, 64]),
     seed=st.integers(0, 2**31),
     data=st.data(),
 )
-def test_however_the_work_is_cut_the_result_is_the_same(
-    heads: int, count: int, splits: int, page: int, seed: int, data: st.DataObject
+def test_however_the_work_is_cut_the_result_is_the_same(  # noqa: PLR0913
+    heads: int, count: int, splits: int, columns: int, page: int, seed: int, data: st.DataObject
 ) -> None:
-    """More splits than tiles, splits of padding alone, pages of any length."""
+    """More splits than tiles, splits of padding alone, columns shared or not, pages of any length."""
     padding = data.draw(st.integers(0, count))
-    one = case(1, heads, count, padding=padding, page=page, seed=seed)
-    assert error(partial(mma.attend, cut=mma.Sizes(16, 16, splits, 4, 1)), one) < reference.BOUND
+    packed = data.draw(st.booleans())
+    one = case(1, heads, count, padding=padding, page=page, packed=packed, seed=seed)
+    cut = mma.Sizes(16, 16, splits, 4, 1, columns)
+    assert error(partial(mma.attend, cut=cut), one) < reference.BOUND
 
 
 def test_a_slot_named_twice_counts_twice(attend: reference.Attend, packed: bool) -> None:
@@ -173,7 +177,7 @@ def test_a_wrong_argument_is_named(attend: reference.Attend, damage: str) -> Non
 def test_the_table_splits_while_there_is_room(batch: int, heads: int, count: int) -> None:
     """A split has a tile of tokens, or else there is one split; the GPU holds them at once."""
     cut = mma.sizes(batch, heads, count)
-    programs = batch * triton.cdiv(heads, cut.heads)
+    programs = batch * triton.cdiv(heads, cut.heads) * reference.LATENT // cut.columns
     assert cut.splits == 1 or (cut.splits * cut.tokens <= count and cut.splits * programs <= 264)
 
 
@@ -216,9 +220,32 @@ def test_padding_is_not_read() -> None:
     assert error(mma.attend, one) < reference.BOUND
 
 
-def test_parts_are_weighed_by_their_sums() -> None:
-    """Two splits of which one saw nothing, combined: the other alone."""
-    parts = tiles.Parts(torch.empty(1, 2, reference.LATENT, device=DEVICE).bfloat16(), 2)
+@pytest.mark.parametrize(("batch", "heads"), [(1, 2), (2, 70)])
+def test_parts_are_weighed_by_their_sums(batch: int, heads: int) -> None:
+    """Two splits of which one saw nothing, combined: the other alone; by few programs, and by many."""
+    parts = tiles.Parts(torch.empty(batch, heads, reference.LATENT, device=DEVICE).bfloat16(), 2)
     parts.results[:, 0], parts.results[:, 1] = 3.0, 5.0
     parts.logs[:, 0], parts.logs[:, 1] = float("-inf"), 7.0
     assert bool((parts.combined() == 5.0).all())
+
+
+@pytest.mark.skipif(INTERPRETED, reason="without a GPU, nothing overlaps")
+def test_a_call_waits_for_what_it_reads(attend: reference.Attend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch may begin before the one before it ends: here that one makes its queries, in a graph."""
+    # Memory that is filled before each call would keep the calls apart.
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
+    one = case(1, 72, 2048)  # 72 × 512 numbers of the first result are 64 × 576 of the second query
+
+    def chain() -> tuple[torch.Tensor, torch.Tensor]:
+        first = attend(one.query, one.cache, one.indices, one.scale)
+        return first, attend(first.view(1, 64, reference.WIDTH), one.cache, one.indices, one.scale)
+
+    first, _ = chain()
+    expected = attend(first.clone().view(1, 64, reference.WIDTH), one.cache, one.indices, one.scale)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        first, second = chain()
+    first.fill_(torch.nan)
+    graph.replay()
+    assert torch.equal(second, expected)
