@@ -54,7 +54,7 @@ def tile(
     known = head < HEADS
     row = query + (batch * HEADS + head) * (D + R)
     q_latent = tl.load(row[:, None] + begin + v[None, :], mask=known[:, None], other=0.0)
-    if SHARE == 2:
+    if SHARE == 2:  # the other columns are keys alone
         q_other = tl.load(row[:, None] + (V - begin) + v[None, :], mask=known[:, None], other=0.0)
     q_rotary = tl.load(row[:, None] + D + r[None, :], mask=known[:, None], other=0.0)
     # torch.compile hands a Python float over as float64; the accumulator must not follow it.
@@ -89,14 +89,14 @@ def tile(
     at = results + part.to(tl.int64)[:, None] * D + begin + v[None, :]
     tl.store(at, bf16(mean), mask=known[:, None])
     if OVERLAP:
-        gdc_launch_dependents()  # no earlier: those that wait would crowd onto what processors are idle
+        gdc_launch_dependents()  # not before: programs that wait would crowd onto the few idle processors
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How a call is cut: a tile's heads and tokens, programs per tile of heads, warps, stages of loads, columns.
+    """How a call is cut: heads and tokens of a tile, programs per tile of heads, warps, stages of loads.
 
-    `splits` programs share the indices; where a program has half of the `columns`, twice as many run.
+    Where a program has half of the 512 `columns`, there are twice as many.
     """
 
     heads: int

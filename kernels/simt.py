@@ -50,8 +50,9 @@ def _simt(
         index = split * EACH + start + n
         slots = tl.load(indices + batch * COUNT + index, mask=index < COUNT, other=-1)
         used = slots >= 0
-        latent = latents(cache, slots, used, 0, D, FP8, D, R).to(tl.float32)
+        latent = latents(cache, slots, used, 0, D, FP8, D, R)
         rotary = rotaries(cache, slots, used, FP8, D, R)
+        latent = latent.to(tl.float32)
         scores = tl.sum(latent * q_latent[None, :], 1) + tl.sum(rotary.to(tl.float32) * q_rotary[None, :], 1)
         scores = tl.where(used, scores, float("-inf"))
         new = tl.maximum(top, tl.max(scores, 0))

@@ -9,16 +9,15 @@ from reference import LATENT, PACKED, WIDTH
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
-PROCESSORS = 132  # of an H200, where sizes were measured
-AHEAD = 132
+PROCESSORS = 132  # of an H200, for which sizes are chosen
 
 
 def overlap() -> dict[str, bool]:
-    """How a kernel is launched that may begin while the one before it ends, as it can from sm_90 on.
+    """Arguments of a launch that may begin while the kernel before it ends; a GPU can from sm_90 on.
 
-    It must wait (`gdc_wait`) before it reads or writes anything: what it reads may be under way, and what it
-    writes may be read still. torch's compiler would take the wait for a write to every argument; where it
-    traces a launch, nothing overlaps.
+    The kernel must wait (`gdc_wait`) before it touches memory: what it reads may not be written yet, what it
+    writes may still be read. torch's compiler would take that wait for a write to every argument, and copy
+    them: where it traces a launch, nothing overlaps.
     """
     if torch.compiler.is_compiling() or INTERPRETED.value or not torch.version.cuda:
         return {"OVERLAP": False}
@@ -81,10 +80,11 @@ def latents(
         factors = (row + D + begin // 32).to(tl.pointer_type(tl.float32), bitcast=True)
         scales = tl.load(factors[:, None] + g[None, :], mask=used[:, None], other=0.0)
         exact = bits.to(tl.float8e4nv, bitcast=True).to(tl.float32) * scales[:, :, None]
-        return tl.reshape(bf16(exact), [n, COLUMNS])
+        latent = tl.reshape(bf16(exact), [n, COLUMNS])
     else:
         row = cache + slots.to(tl.int64) * (D + R) + begin
-        return tl.load(row[:, None] + tl.arange(0, COLUMNS)[None, :], mask=used[:, None], other=0.0)
+        latent = tl.load(row[:, None] + tl.arange(0, COLUMNS)[None, :], mask=used[:, None], other=0.0)
+    return latent
 
 
 @triton.jit
@@ -150,9 +150,6 @@ class Parts:
             batch, heads, width = self.out.shape
             # Where heads alone are too few for the GPU, four programs share the columns of one.
             columns, warps = (width // 4, 1) if batch * heads <= PROCESSORS else (width, 2)
-            launch = overlap()
-            if batch * heads > AHEAD:
-                launch.pop("launch_pdl", None)
             _combine[heads, batch, width // columns](
                 self.results,
                 self.logs,
@@ -163,7 +160,7 @@ class Parts:
                 columns,
                 width,
                 num_warps=warps,
-                **launch,
+                **overlap(),
             )
         return self.out
 

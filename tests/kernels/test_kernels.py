@@ -105,7 +105,7 @@ def test_a_full_row_of_indices_is_within_the_bound() -> None:
     seed=st.integers(0, 2**31),
     data=st.data(),
 )
-def test_however_the_work_is_cut_the_result_is_the_same(  # noqa: PLR0913
+def test_however_the_work_is_cut_the_result_is_the_same(
     heads: int, count: int, splits: int, columns: int, page: int, seed: int, data: st.DataObject
 ) -> None:
     """More splits than tiles, splits of padding alone, columns shared or not, pages of any length."""
@@ -234,7 +234,7 @@ def test_a_call_waits_for_what_it_reads(attend: reference.Attend, monkeypatch: p
     """A launch may begin before the one before it ends: here that one makes its queries, in a graph."""
     # Memory that is filled before each call would keep the calls apart.
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
-    one = case(1, 72, 2048)  # 72 × 512 numbers of the first result are 64 × 576 of the second query
+    one = case(1, 72, 2048)  # its result has as many numbers as a query of 64 heads
 
     def chain() -> tuple[torch.Tensor, torch.Tensor]:
         first = attend(one.query, one.cache, one.indices, one.scale)
