@@ -30,7 +30,7 @@ from bisect_agent.target.launcher import Setback, first_line
 POLL = 0.05
 """The most seconds between two looks at the log."""
 SOON = 0.005
-"""The least seconds between two looks."""
+"""The least, right after the start: a look costs the target something as well."""
 LOG_WITHIN = 2.0
 """Seconds after the launch in which the log must be there, beginning with this attempt's tag."""
 ALIVE_EVERY = 1.0
@@ -40,7 +40,7 @@ HEALTH_EVERY = 0.2
 
 
 def pause(passed: float) -> float:
-    """Seconds until the next look, after so many: what is over soon is not waited for much longer than it took."""
+    """Seconds until the next look, after so many: an end that comes soon is seen soon."""
     return min(POLL, max(SOON, passed / 4))
 
 

@@ -191,6 +191,7 @@ class FakeHost:
         taken_over: what the guardian did, once it has.
         before_run: is called before a start, with the attempt's folder.
         starts: the configurations started, in order.
+        calls: the commands that were sent, in order.
     """
 
     clock: FakeClock
@@ -205,6 +206,7 @@ class FakeHost:
     taken_over: dict[str, object] | None = None
     before_run: Callable[[str], None] = lambda _: None
     starts: list[Configuration] = field(default_factory=list)
+    calls: list[tuple[str, ...]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     name: str = "fake"
     home: str = "/home/me"
@@ -219,6 +221,7 @@ class FakeHost:
         """Carries out one of the commands that the agent knows."""
         del timeout
         self._answer()
+        self.calls.append(tuple(argv))
         match tuple(argv):
             case (_, "-I", "-S", "-", _):
                 self.looked += 1

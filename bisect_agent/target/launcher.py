@@ -347,7 +347,7 @@ class Launcher:
 
     def _install(self, place: str, source: bytes) -> None:
         if self._sha256(place).get(place) != hashlib.sha256(source).hexdigest():
-            self._host.rename(*self._put_verified({place: source}), place)
+            self._put(place, source)
 
     # --- the guardian ---------------------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class Launcher:
         paper = json.dumps(asdict(plan)).encode()
         place = f"{self._folder}/guard/plan.json"
         with _setbacks():
-            _twice(lambda: self._host.rename(*self._put_verified({place: paper}), place))
+            _twice(lambda: self._put(place, paper))
             found = self._answer(self._call_guardian("guard"), _Guarding, "guard")
         if found.fence is not None:
             self._plan, self._fence = plan, found.fence
@@ -547,6 +547,11 @@ class Launcher:
         if ended.returncode:
             message = f"{self._host.name}: {_text(ended.stderr) or f'{path}: {argv[0]} failed'}"
             raise errors.TargetError(message, f"look at {path} there")
+
+    def _put(self, path: str, data: bytes) -> None:
+        """Gives a file this content, when the target has seen our hash there."""
+        (part,) = self._put_verified({path: data})
+        self._host.rename(part, path)
 
     def _put_verified(self, contents: Mapping[str, bytes]) -> list[str]:
         """Writes the part of each file; returns their names when the target has seen our hashes there."""

@@ -33,7 +33,6 @@ import contextlib
 import errno
 import fcntl
 import functools
-import hashlib
 import json
 import os
 import re
@@ -317,6 +316,8 @@ def run(folder: str) -> int:
 
 def script_fault(folder: str, order: Optional[JSON]) -> str:
     """Why the script is not the one that was ordered; empty where it is."""
+    import hashlib  # Not on top: `status`, which is asked often, need not wait for it.
+
     path = os.path.join(folder, "launch.sh")
     if order is None:
         return "%s holds no order.json that can be read" % folder
@@ -414,7 +415,7 @@ class Supervisor:
 
     def start(self) -> None:
         """Starts the script and tells who runs, unless a stop came first."""
-        import subprocess  # Not on top: `status`, which is asked often, need not wait for it.
+        import subprocess  # Not on top, as in `script_fault`.
 
         adopt_orphans()
         own = identity(os.getpid())
@@ -1020,7 +1021,7 @@ def find_spy(path: str) -> Optional[str]:
 
 def python_stack(spy: Optional[str], pid: int, seconds: float) -> JSON:
     """What py-spy says of a process, or why it says nothing."""
-    import subprocess  # Not on top, as in `start`.
+    import subprocess  # Not on top, as in `script_fault`.
 
     if spy is None:
         return {"error": "there is no py-spy on the PATH"}
@@ -1251,4 +1252,6 @@ def main(name: str, place: str, *fence: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    code = main(*sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)  # What Python tidies up in the end takes as long as many a call's own work.
