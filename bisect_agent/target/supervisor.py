@@ -736,16 +736,17 @@ class Remains:
         """Who may belong to the attempt and cannot be shown to: none of it is ended, all of it is named.
 
         A process that was born, cleared its environment and lost its parent after the supervisor's last
-        look at the tree and before its death is nobody's: a child of whoever takes orphans, of our user.
+        look at the tree (or its start, where it never looked) and before its death is nobody's: a child of
+        whoever takes orphans, of our user.
         """
         began = load(os.path.join(self.folder, "began"))
-        if began is None or began["boot"] != boot_id() or self.supervisor() is not None:
+        supervisor = load(os.path.join(self.folder, "super"))
+        if began is None or began["boot"] != boot_id() or find(supervisor) is not None:
             return []
-        try:
+        since = float(supervisor["start"] if supervisor else 0)
+        with contextlib.suppress(OSError):
             unseen = time.time() - os.stat(os.path.join(self.folder, "tree")).st_mtime
-        except OSError:
-            unseen = float("inf")
-        since = (uptime() - unseen) * os.sysconf("SC_CLK_TCK") - 1
+            since = (uptime() - unseen) * os.sysconf("SC_CLK_TCK") - 1
         orphans = [p for p in living() if p.parent == began["reaper"] and p.start >= since]
         return [p for p in orphans if p.pid != os.getpid() and alike(p, began["cgroup"]) and not other(p)]
 

@@ -400,6 +400,18 @@ def test_who_was_born_when_nobody_looked_is_named_and_left_alone(lab: Lab) -> No
     assert set(survivors) <= {process.pid for process in stopped.suspects}
 
 
+def test_who_is_older_than_the_attempt_is_not_named(lab: Lab) -> None:
+    """Also where the supervisor died before its first look at the tree."""
+    orphan = int(subprocess.check_output(("/bin/bash", "-c", "sleep 60 >/dev/null & echo $!")))
+    folder, started = lab.start("sleep 60")
+    os.kill(started.supervisor.pid, signal.SIGKILL)
+    eventually(lambda: lab.launcher.status(folder).supervisor == "dead")
+    Path(folder, "tree").unlink(missing_ok=True)
+    stopped = lab.launcher.stop(folder)
+    os.kill(orphan, signal.SIGKILL)
+    assert orphan not in {process.pid for process in stopped.suspects}
+
+
 def test_a_supervisor_that_does_not_act_is_replaced(lab: Lab) -> None:
     """The stop does its work itself, and leaves no supervisor either."""
     folder = lab.prepare(replace(lab.order("sleep 60"), grace=0.1, bound=0.4))
