@@ -20,6 +20,7 @@ from tiles import PROCESSORS, Parts, bf16, latents, log_sum, over, overlap, prod
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LOG2E = tl.constexpr(1.4426950408889634)
+ANY = 1 << 40
 
 
 @triton.jit
@@ -107,25 +108,24 @@ class Sizes:
     columns: int = LATENT
 
 
-# Measured on an H200 (README.md). A row: heads of a call up to which it holds; heads and tokens of a tile;
-# stages; programs up to which the splits are doubled; warps with all columns; warps with half of them.
-TABLE = (
-    (16, 16, 64, 2, 2 * PROCESSORS, 4, 8),
-    (1 << 20, 64, 64, 2, PROCESSORS, 8, 4),
+TOKENS, STAGES, HALF = 64, 2, LATENT // 2
+# Measured on an H200 (README.md). A row: heads of a call up to which it holds; heads of a tile; programs up
+# to which the splits are doubled; and by how many there are then, up to which it holds: warps and columns.
+TABLE: tuple[tuple[int, int, int, tuple[tuple[int, int, int], ...]], ...] = (
+    (16, 16, 2 * PROCESSORS, ((PROCESSORS // 4, 8, HALF), (PROCESSORS, 8, LATENT), (ANY, 4, LATENT))),
+    (ANY, 64, PROCESSORS, ((PROCESSORS // 2, 4, HALF), (ANY, 8, LATENT))),
 )
 
 
 def sizes(batch: int, heads: int, count: int) -> Sizes:
     """The sizes for a shape, from the table."""
-    row = next(row for row in TABLE if heads <= row[0])
-    _, tile_heads, tokens, stages, most, warps, fewer = row
+    _, tile_heads, most, by_programs = next(row for row in TABLE if heads <= row[0])
     programs = batch * triton.cdiv(heads, tile_heads)
     splits = 1
-    while 2 * splits * programs <= most and 2 * splits * tokens <= count:
+    while 2 * splits * programs <= most and 2 * splits * TOKENS <= count:
         splits *= 2
-    if 2 * splits * programs <= PROCESSORS:
-        return Sizes(tile_heads, tokens, splits, fewer, stages, LATENT // 2)
-    return Sizes(tile_heads, tokens, splits, warps, stages)
+    _, warps, columns = next(row for row in by_programs if splits * programs <= row[0])
+    return Sizes(tile_heads, TOKENS, splits, warps, STAGES, columns)
 
 
 def attend(
