@@ -137,6 +137,21 @@ def step(
     return Next(tuple(wanted))
 
 
+def control(playbook: Playbook, settled: Sequence[Settled], place: str) -> Wanted | Finished | None:
+    """The next run of `good` or of `bad` where only these are run; None once both have shown themselves.
+
+    `place` ends the names of the trials.
+    """
+    table = Table(playbook, settled)
+    found = _good(playbook, table) or _bad(playbook, table)
+    if found is None or isinstance(found, Finished):
+        return found
+    trial = _trial(table, found[0].configuration, "")
+    again = f"-{trial.replicate}" if trial.replicate > 1 else ""
+    named = trial.model_copy(update={"id": f"{trial.control}-{place}{again}"})
+    return Wanted(named, found[0].why, found[0].fails)
+
+
 def _trial(table: Table, configuration: Configuration, name: str) -> Trial:
     """The trial of a configuration.
 

@@ -20,7 +20,7 @@ from bisect_agent.events import Entry, RunStarted
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest
 from bisect_agent.hosts import Completed, Stat
 from bisect_agent.journal import Journal
-from bisect_agent.model import Configuration, Playbook
+from bisect_agent.model import FIRST, Configuration, Playbook
 from bisect_agent.playbook import secrets_of
 from bisect_agent.target.launcher import ALREADY_CLAIMED, Launcher, Plan
 from tests.worlds import HANGS, READY, World
@@ -191,6 +191,7 @@ class FakeHost:
         taken_over: what the guardian did, once it has.
         before_run: is called before a start, with the attempt's folder.
         starts: the configurations started, in order.
+        told: what the guardian was told, in order.
     """
 
     clock: FakeClock
@@ -205,6 +206,7 @@ class FakeHost:
     taken_over: dict[str, object] | None = None
     before_run: Callable[[str], None] = lambda _: None
     starts: list[Configuration] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     name: str = "fake"
     home: str = "/home/me"
@@ -239,6 +241,7 @@ class FakeHost:
             case (_, "-I", "-S", _, "stop", folder, _):
                 return _said(self._stop(folder))
             case (_, "-I", "-S", _, verb, *_) if argv[3].endswith("/guardian.py"):
+                self.told.append(verb)
                 return _said(self._guardian(verb))
             case ("df", *_):
                 return _printed(f"Filesystem 1024-blocks Used Available\n/dev/fake 0 0 {self.free_kib} 0% /")
@@ -456,7 +459,10 @@ def _listener(pid: int, name: str, *, ours: bool) -> dict[str, object]:
 
 
 class Lab:
-    """An investigation of a fake target, in a run folder of its own."""
+    """An investigation of a fake target, in a run folder of its own.
+
+    `further` are the stacks of further targets, where the playbook has some: what is run there.
+    """
 
     def __init__(
         self,
@@ -466,25 +472,35 @@ class Lab:
         listener: Listener | None = None,
         ours: Mapping[str, str] = MappingProxyType({"HOME": "/root"}),
         clock: FakeClock | None = None,
+        further: Sequence[Stack] = (),
     ) -> None:
         self.clock = clock or FakeClock()
-        self.host = FakeHost(self.clock, playbook, stack)
+        self.hosts = {
+            number: FakeHost(self.clock, playbook.at(number), there)
+            for number, there in enumerate((stack, *further), FIRST)
+        }
+        self.host = self.hosts[FIRST]
         self.folder = RunFolder.create(path, b"playbook: 1\n", playbook)
         self.journal = Journal(path, self.clock.time)
         self.listener = listener
-        self.edge = Edge(
-            host=self.host,
-            launcher=Launcher(self.host, FOLDER),
-            folder=FOLDER,
-            python="python3",
-            clock=self.clock,
-            ours=ours,
-            secrets=tuple(secrets_of(playbook, ours).values()),
-        )
-        self.edge.launcher.guard(PLAN)
+        self.edges = {
+            number: Edge(
+                host=host,
+                launcher=Launcher(host, FOLDER),
+                folder=FOLDER,
+                python="python3",
+                clock=self.clock,
+                ours=ours,
+                secrets=tuple(secrets_of(playbook, ours).values()),
+            )
+            for number, host in self.hosts.items()
+        }
+        self.edge = self.edges[FIRST]
+        for edge in self.edges.values():
+            edge.launcher.guard(PLAN)
         tags = iter(range(10**6))
         self.engine = Engine(
-            playbook, self.folder, self.journal, self.edge, "0", self._tell, lambda: f"{next(tags):08}"
+            playbook, self.folder, self.journal, self.edges, "0", self._tell, lambda: f"{next(tags):08}"
         )
 
     def begin(self) -> Self:
