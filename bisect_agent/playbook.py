@@ -319,11 +319,12 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
     varied = [*(setting.factor for setting in bad.differs(good)), *suspects]
     launch = _launch(top, keys, kind, folder, factors)
     places = _places(keys)
-    target, *others = (
+    targets = [
         _with_further_ports(_target(place, top, keys, kind, folder, ours), profile, launch, factors)
         for place in places
-    )
-    _keep_apart(places, (target, *others))
+    ]
+    _keep_apart(places, targets, kind)
+    target, *others = targets or [Target(host="local", cwd=str(folder))]
     families = profile.families if profile else ()
     cached = _cached(keys.get("caches"), profile)
     limits = FLAKY_LIMITS if "confidence" in keys else {}
@@ -506,21 +507,22 @@ def _places(keys: Mapping[str, Field]) -> list[Field | None]:
     items = field.items(_TARGETS)
     for item in items[FIRST:]:
         if item.is_mapping and (stop := item.entries("").get("stop")) is not None:
-            found = "only on the first target is the owners' server ended, and one left running in the end"
+            found = f"`{stop.path}`: a server is left running in the end on the first target alone"
             stop.refuse_key(found, "leave it out: on the others nothing may run")
-    return [*items] or [None]
+    return [*items]
 
 
-def _keep_apart(places: Sequence[Field | None], targets: Sequence[Target]) -> None:
+def _keep_apart(places: Sequence[Field | None], targets: Sequence[Target], kind: Kind) -> None:
     """No two targets may get in each other's way."""
     for number, (place, here) in enumerate(zip(places, targets, strict=True), FIRST):
         for before, other in enumerate(targets[: number - FIRST], FIRST):
-            shared = sorted(set(here.ports) & set(other.ports))
-            free = here.ports and not shared
-            if place is None or here.host != other.host or free or (not shared and here.cwd != other.cwd):
-                continue
-            what = f"port {shared[0]}" if shared else f"folder {here.cwd}"
-            place.refuse(f"targets {before} and {number} share {here.host} and its {what}", _TARGETS_APART)
+            ports = sorted(set(here.ports) & set(other.ports))
+            shared = [f"port {port}" for port in ports[:1]]
+            if kind is Kind.JOB and not (here.ports and other.ports) and here.cwd == other.cwd:
+                shared = ["folder"]
+            if place is not None and here.host == other.host and shared:
+                found = f"targets {before} and {number} share {here.host} and its {shared[0]}"
+                place.refuse(found, _TARGETS_APART)
 
 
 def _target(

@@ -261,12 +261,13 @@ def _elsewhere(playbook: Playbook, table: Table, state: RunState) -> Iterator[st
     for number, target in playbook.targets.items():
         if why := state.on(number).left:
             yield f"what target {number} ({target.host}) would have shown: it was left, {why}"
+    ran = {name: attempt.target for (name, _), attempt in state.attempts.items()}
     for pair in table.pairs:
-        fails, passes = (last.target for name in (pair.failing, pair.passing) if (last := state.last(name)))
-        if fails != passes:
+        passes = ran[pair.passing]
+        if passes not in {ran[pair.failing], ran[pair.again]}:
             yield (
-                f"whether {pair.setting} matters on one target alone: {pair.failing} ran on target {fails},"
-                f" {pair.passing} on target {passes}; on both, `good` works and `bad` fails"
+                f"whether {pair.setting} matters on one target alone: {pair.passing} ran on target {passes},"
+                f" {pair.failing} and {pair.again} elsewhere; on each, `good` works and `bad` fails"
             )
 
 

@@ -16,6 +16,7 @@ from bisect_agent.events import Closed, Launched, Launching, Resumed, RunState, 
 from bisect_agent.journal import Journal
 from bisect_agent.model import FIRST, Configuration, Fingerprint, Passed, Playbook
 from bisect_agent.surroundings import unlike
+from bisect_agent.verdict import conclude
 from bisect_agent.verify import verify
 from tests.fakes import PLAN, Behaviour, Lab, Stack, stack_of
 from tests.worlds import PORT, Rule, World, playbook_of, setting
@@ -201,16 +202,28 @@ def test_what_does_not_die_on_any_target_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_the_verdict_tells_of_a_pair_on_two_targets(tmp_path: Path) -> None:
-    """What tells the two runs apart is then not the setting alone."""
+    """What tells the two runs apart is then not the setting alone, unless a failing run lies beside it."""
     playbook = playbook_of({"a": "01", "b": "01"}, {"a": "1", "b": "1"})
     world = World((Rule(frozenset({setting("a=1"), setting("b=1")})),))
-    both = stack(world, playbook)
-    lab, outcome = investigate(tmp_path, slow(both), both, playbook=on(2, playbook))
-    where = {trial.id: trial.target for trial in outcome.verdict.trials}
-    apart = [pair for pair in outcome.verdict.pairs if where[pair.failing] != where[pair.passing]]
-    told = [text for text in outcome.verdict.unknown if "on one target alone" in text]
-    assert len(apart) == len(told)
-    assert apart, placed(lab)
+    lab, outcome = investigate(tmp_path, stack(world, playbook), playbook=playbook)
+    pair = outcome.verdict.pairs[0]
+
+    def told(*elsewhere: str) -> list[str]:
+        """What the verdict leaves open, had these trials run on a second target."""
+        entries = [
+            replace(entry, event=entry.event.model_copy(update={"target": SECOND}))
+            if isinstance(entry.event, Launching) and entry.event.trial in elsewhere
+            else entry
+            for entry in lab.journal.entries
+        ]
+        found = conclude(on(2, playbook), events.fold(entries), "0").unknown
+        return [text for text in found if text.startswith(f"whether {pair.setting} matters on one target")]
+
+    assert [] == told()
+    assert [] == told(pair.passing, pair.again)
+    assert [] == told(pair.failing)
+    (said,) = told(pair.passing)
+    assert f"{pair.passing} ran on target 2, {pair.failing} and {pair.again} elsewhere" in said
 
 
 def test_an_idle_target_is_kept(tmp_path: Path) -> None:
