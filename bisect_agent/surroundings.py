@@ -199,7 +199,10 @@ def changes(was: Fingerprint, now: Fingerprint) -> tuple[str, ...]:
             found[group] = f"{group}: known before, and now not: {now.unread[group]}"
         else:
             found[name] = f"{name}: {before} → {after}"
-    lines = tuple(found.values())
+    return _few(tuple(found.values()))
+
+
+def _few(lines: tuple[str, ...]) -> tuple[str, ...]:
     more = len(lines) - LINES
     return (*lines[:LINES], f"and {more} more") if more > 0 else lines
 
@@ -212,11 +215,13 @@ def unlike(first: Fingerprint, other: Fingerprint) -> tuple[str, ...]:
     one, two = _kinds(first), _kinds(other)
     hidden = first.unread.keys() | other.unread.keys()
     names = [name for name in dict.fromkeys((*one, *two)) if _group(name) not in hidden]
-    return tuple(
-        f"{name}: {one.get(name, _NONE)} on the first, {two.get(name, _NONE)} here"
-        for name in names
-        if one.get(name) != two.get(name)
-    )[:LINES]
+    return _few(
+        tuple(
+            f"{name}: {one.get(name, _NONE)} on the first, {two.get(name, _NONE)} here"
+            for name in names
+            if one.get(name) != two.get(name)
+        )
+    )
 
 
 def _kinds(seen: Fingerprint) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,8 @@ def fleet(home: Path, second: str = "host: local") -> Fleet:
     folder, ports = home / "fleet", (free_port(), free_port())
     folder.mkdir()
     shutil.copy(TINY / "server.py", folder)
-    text = FLEET.read_text(encoding="utf-8")
+    # One Python for both: over SSH another may come first, whose packages are others.
+    text = FLEET.read_text(encoding="utf-8").replace("python3", sys.executable)
     for written, port in zip(("31848", "31849"), ports, strict=True):
         text = text.replace(written, str(port))
     before, local, after = text.rpartition("host: local")
