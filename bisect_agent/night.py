@@ -95,6 +95,22 @@ def _called(paths: Sequence[Path]) -> list[str]:
     return [name if count[name] == 1 else str(path) for name, path in zip(short, paths, strict=True)]
 
 
+def queues(queued: Sequence[Queued]) -> list[list[int]]:
+    """The places of the playbooks that can be used, those together that share a machine.
+
+    A playbook of several targets makes one queue of theirs.
+    """
+    found: list[tuple[set[object], list[int]]] = []
+    for place, item in enumerate(queued):
+        if isinstance(item.read, Playbook):
+            machines = {_machine(target.host) for target in item.read.targets.values()}
+            joined = [queue for queue in found if queue[0] & machines]
+            found = [queue for queue in found if not queue[0] & machines]
+            places = sorted([place, *(p for _, theirs in joined for p in theirs)])
+            found.append((machines.union(*(theirs for theirs, _ in joined)), places))
+    return [places for _, places in found]
+
+
 # --- one run ----------------------------------------------------------------------------------------
 
 
@@ -230,7 +246,7 @@ class Night:
         self._write()
         threads = [
             threading.Thread(target=self._work, args=(_Queue(places),), daemon=True)
-            for places in self._by_machine()
+            for places in queues(self._queued)
         ]
         for thread in threads:
             thread.start()
@@ -240,21 +256,6 @@ class Night:
         self._change(over=True)
         self._change(notes=(*self._digest.notes, *self._tell()))
         return self._digest
-
-    def _by_machine(self) -> list[list[int]]:
-        """The places of the playbooks that can be used, by the machines that they run on.
-
-        A playbook of several targets makes one queue of theirs.
-        """
-        queues: list[tuple[set[object], list[int]]] = []
-        for place, item in enumerate(self._queued):
-            if isinstance(item.read, Playbook):
-                machines = {_machine(target.host) for target in item.read.targets.values()}
-                joined = [queue for queue in queues if queue[0] & machines]
-                queues = [queue for queue in queues if not queue[0] & machines]
-                places = sorted([place, *(p for _, others in joined for p in others)])
-                queues.append((machines.union(*(theirs for theirs, _ in joined)), places))
-        return [places for _, places in queues]
 
     # --- one target -----------------------------------------------------------------------------------
 
