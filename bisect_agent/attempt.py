@@ -56,7 +56,7 @@ from bisect_agent.signatures import Scanner, watches
 from bisect_agent.surroundings import Answer
 from bisect_agent.target.launcher import LOG as TARGET_LOG
 from bisect_agent.target.launcher import Order, Setback, Stopped
-from bisect_agent.watching import ALIVE_EVERY, POLL, End, Watch
+from bisect_agent.watching import ALIVE_EVERY, POLL, End, Watch, pause
 
 OTHER_RANKS = 2.0
 """Seconds given to the other ranks after a fatal line, or the script's end, to say what they saw."""
@@ -294,12 +294,12 @@ class _Attempt:
 
     def hear_other_ranks(self) -> None:
         """Reads on for a moment: who failed first is told by the stamps of all ranks."""
-        deadline = self.edge.clock.monotonic() + OTHER_RANKS
-        while self.edge.clock.monotonic() < deadline:
+        begun = self.edge.clock.monotonic()
+        while (passed := self.edge.clock.monotonic() - begun) < OTHER_RANKS:
             self.watching.read()
             if self.patiently(self.result):
                 return
-            self.edge.clock.sleep(POLL)
+            self.edge.clock.sleep(pause(passed))
 
     def result(self) -> bool:
         """Whether all of the attempt has ended by itself."""

@@ -179,9 +179,14 @@ def _options() -> re2.Options:
     return options
 
 
-@lru_cache(maxsize=8)
-def _pattern_set(patterns: tuple[str, ...]) -> re2.Set:
-    """One set of all patterns; every attempt of a run, and every reading again, uses the same ones."""
+@lru_cache(maxsize=4)
+def _pattern_sets(patterns: tuple[str, ...]) -> tuple[re2.Set, re2.Set]:
+    """For a line, and for a chunk of lines; each attempt of a run, and each reading again, uses the same."""
+    return _pattern_set(patterns), _pattern_set((*map(_loosened, patterns), *TRIGGERS))
+
+
+def _pattern_set(patterns: Sequence[str]) -> re2.Set:
+    """One set of all patterns."""
     made = re2.Set.SearchSet(_options())
     for pattern in patterns:
         made.Add(pattern)
@@ -253,9 +258,7 @@ class Scanner:
 
     def __init__(self, watches: Sequence[Watch], ignore: Sequence[str] = ()) -> None:
         self._watches = tuple(watches)
-        patterns = [*(w.pattern for w in self._watches), *ignore]
-        self._exact = _pattern_set(tuple(patterns))
-        self._loose = _pattern_set((*map(_loosened, patterns), *TRIGGERS))
+        self._exact, self._loose = _pattern_sets((*(w.pattern for w in self._watches), *ignore))
         self._passing = frozenset((w.kind, w.id) for w in self._watches if w.role is Role.PROGRESS)
         self._progress = frozenset(i for i, w in enumerate(self._watches) if w.role is Role.PROGRESS)
         self._hints = frozenset(i for i, w in enumerate(self._watches) if w.role is Role.HINT)

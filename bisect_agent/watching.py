@@ -28,13 +28,20 @@ from bisect_agent.target.launcher import LOG as TARGET_LOG
 from bisect_agent.target.launcher import Setback, first_line
 
 POLL = 0.05
-"""Seconds between two looks at the log."""
+"""The most seconds between two looks at the log."""
+SOON = 0.005
+"""The least, right after the start: a look costs the target something as well."""
 LOG_WITHIN = 2.0
 """Seconds after the launch in which the log must be there, beginning with this attempt's tag."""
 ALIVE_EVERY = 1.0
 """Seconds between two looks at the processes."""
 HEALTH_EVERY = 0.2
 """Seconds between two health checks of a server that is not healthy yet."""
+
+
+def pause(passed: float) -> float:
+    """Seconds until the next look, after so many: an end that comes soon is seen soon."""
+    return min(POLL, max(SOON, passed / 4))
 
 
 def ended(host: Host, folder: str) -> bool:
@@ -99,6 +106,7 @@ class Watch:
     def run(self) -> End:
         """Reads the log until something ends the attempt."""
         clock = self.edge.clock
+        begun = clock.monotonic()
         pool = ThreadPoolExecutor(1)
         answered: Future[Serving] | None = None
         alive_at = clock.monotonic() + ALIVE_EVERY
@@ -117,12 +125,14 @@ class Watch:
                     if not self.unanswered:
                         return End(Why.SERVED)
                 # While the log is behind, each question more costs a part of it.
-                if (not self.behind and self.exited()) or clock.monotonic() >= alive_at:
+                if not self.behind and (end := self.exited()):
+                    return end
+                if clock.monotonic() >= alive_at:
                     if end := self.alive():
                         return end
                     alive_at = clock.monotonic() + ALIVE_EVERY
                 if not self.behind:
-                    clock.sleep(POLL)
+                    clock.sleep(pause(clock.monotonic() - begun))
         finally:
             # Whoever still asks is not waited for: a hanging server must not delay its own end.
             self.given_up.set()
@@ -278,12 +288,23 @@ class Watch:
         silent = any(answer is not None and answer.status is None for answer in asked)
         self.unanswered = silent or not self.progress.ready
 
-    def exited(self) -> bool:
-        """Whether the script's own process has ended, or all of the attempt has."""
+    def exited(self) -> End | None:
+        """The end, when the script's own process has ended, or all of the attempt has: files tell that."""
+        host = self.edge.host
         try:
-            return ended(self.edge.host, self.target)
+            # The guardian's mark comes before what it ends.
+            if ended(host, self.target):
+                return self.over(guarded=host.stat(f"{self.target}/guarded") is not None)
         except Unreachable:
-            return False  # How long that may last is decided where the log is read.
+            return None  # How long that may last is decided where the log is read.
+        return None
+
+    def over(self, *, guarded: bool) -> End:
+        """The end of an attempt that nobody here has ended: by itself, or by the guardian."""
+        if guarded:
+            detail = f"{self.edge.host.name}: it has ended the attempt"
+            return End(Why.TROUBLE, trouble=Trouble(reason=Reason.GUARDED, detail=detail))
+        return self.drained() or End(Why.EXITED)
 
     def alive(self) -> End | None:
         """Looks at the processes: the end, when the script or the supervisor is gone."""
@@ -293,11 +314,8 @@ class Watch:
             if setback.trouble.reason is Reason.UNREACHABLE:
                 return None
             raise
-        if status.guarded:
-            detail = f"{self.edge.host.name}: it has ended the attempt"
-            return End(Why.TROUBLE, trouble=Trouble(reason=Reason.GUARDED, detail=detail))
-        if status.main_exit is not None or status.result is not None:
-            return self.drained() or End(Why.EXITED)
+        if status.guarded or status.main_exit is not None or status.result is not None:
+            return self.over(guarded=status.guarded)
         if status.supervisor == "dead":
             lost = Trouble(reason=Reason.SUPERVISOR_LOST, detail="it ended without a result")
             return End(Why.TROUBLE, trouble=lost)

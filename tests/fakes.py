@@ -191,7 +191,7 @@ class FakeHost:
         taken_over: what the guardian did, once it has.
         before_run: is called before a start, with the attempt's folder.
         starts: the configurations started, in order.
-        told: what the guardian was told, in order.
+        calls: the commands that were sent, in order.
     """
 
     clock: FakeClock
@@ -206,7 +206,7 @@ class FakeHost:
     taken_over: dict[str, object] | None = None
     before_run: Callable[[str], None] = lambda _: None
     starts: list[Configuration] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    calls: list[tuple[str, ...]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     name: str = "fake"
     home: str = "/home/me"
@@ -221,13 +221,14 @@ class FakeHost:
         """Carries out one of the commands that the agent knows."""
         del timeout
         self._answer()
+        self.calls.append(tuple(argv))
         match tuple(argv):
             case (_, "-I", "-S", "-", _):
                 self.looked += 1
                 return _said({"boot": BOOT, **self.around})
-            case (_, "-I", "-S", "-c", _, path):
-                known = self.files.get(path)
-                return _printed(hashlib.sha256(known).hexdigest() if known is not None else "missing")
+            case (_, "-I", "-S", "-c", _, *paths):
+                known = [self.files.get(path) for path in paths]
+                return _printed("\n".join(hashlib.sha256(k).hexdigest() if k else "missing" for k in known))
             case (_, "-I", "-S", _, "run" | "probe", _, _) if self.taken_over:
                 return _said({"fault": "fenced", "detail": "the guardian has taken over"})
             case (_, "-I", "-S", _, "run", folder, _):
@@ -241,7 +242,6 @@ class FakeHost:
             case (_, "-I", "-S", _, "stop", folder, _):
                 return _said(self._stop(folder))
             case (_, "-I", "-S", _, verb, *_) if argv[3].endswith("/guardian.py"):
-                self.told.append(verb)
                 return _said(self._guardian(verb))
             case ("df", *_):
                 return _printed(f"Filesystem 1024-blocks Used Available\n/dev/fake 0 0 {self.free_kib} 0% /")
@@ -312,12 +312,15 @@ class FakeHost:
     def _content(self, path: str) -> bytes | None:
         folder, _, name = path.rpartition("/")
         run = self._runs.get(folder)
-        if run is None or name not in {"log", "main_exit", "result"}:
+        if run is None or name not in {"log", "main_exit", "guarded", "result"}:
             return self.files.get(path)
         if name == "log":
             return self._log(run)
-        done = self._ended(run) or (name == "result" and run.stopped is not None)
-        return b"{}" if done else None
+        if name == "guarded":
+            return b"" if run.guarded else None
+        if name == "result" and (self._ended(run) or run.stopped is not None):
+            return json.dumps(self._stop(folder)).encode()
+        return b"{}" if self._ended(run) else None
 
     def _log(self, run: _Run) -> bytes | None:
         done = run.behaviour

@@ -10,8 +10,9 @@ import pytest
 
 from bisect_agent.attempt import carry_out
 from bisect_agent.edge import Task
-from bisect_agent.events import Closed, OfAttempt, PhaseEntered, ReadySeen
+from bisect_agent.events import Closed, Launched, OfAttempt, PhaseEntered, ReadySeen
 from bisect_agent.model import HttpRequest, Observation, Playbook, Reason, Trial, Why
+from bisect_agent.watching import POLL, SOON
 from tests.fakes import FOLDER, Behaviour, Lab, fails, said, serves
 from tests.worlds import READY, playbook_of
 
@@ -110,6 +111,23 @@ def test_repeated_markers_enter_a_phase_once(tmp_path: Path) -> None:
     assert ["load", "capture"] == [e.match.id for e in done.events if isinstance(e, PhaseEntered)]
 
 
+# --- how soon it is over ----------------------------------------------------------------------------
+
+
+def test_the_supervisor_is_not_asked_what_its_files_tell(tmp_path: Path) -> None:
+    """That the script has ended, and how: a call there takes ten times as long as all of a short job."""
+    calls = carried(tmp_path, fails(exit=(0.5, 3))).lab.host.calls
+    verbs = [argv[4] for argv in calls if argv[3:4] == (f"{FOLDER}/supervisor.py",)]
+    assert ["probe", "run", "probe"] == verbs
+
+
+@pytest.mark.parametrize("at", [0.001, 0.02, 0.1, 3.3])
+def test_an_end_is_seen_soon_beside_what_the_job_took(tmp_path: Path, at: float) -> None:
+    """A quarter of that later, but never sooner or later than the shortest and the longest pause."""
+    done = carried(tmp_path, fails(exit=(at, 3)), PLAYBOOK)
+    assert done.lab.clock.monotonic() - at < min(POLL, max(SOON, at / 4)) + 0.001
+
+
 # --- ready and served -------------------------------------------------------------------------------
 
 
@@ -164,6 +182,20 @@ def test_a_start_that_nobody_heard_of_is_ended(tmp_path: Path) -> None:
     done = carried(tmp_path, serves(unheard=True))
     assert [] == done.lab.host.alive()
     assert ["launching", "closed"] == [event.kind for event in done.events]
+
+
+def test_what_the_guardian_has_ended_did_not_exit(tmp_path: Path) -> None:
+    """Its mark is on the target before what it ends has ended."""
+    events: list[OfAttempt] = []
+    with Lab(tmp_path / "run", PLAYBOOK, lambda *_: fails()) as lab:
+
+        def emit(event: OfAttempt) -> None:
+            events.append(event)
+            if isinstance(event, Launched):
+                lab.host.take_over()
+
+        carry_out(Task(PLAYBOOK, TRIAL, 1, "tag"), lab.edge, lab.folder, emit, threading.Event())
+    assert Why.TROUBLE is Carried(lab, events).seen.why
 
 
 def test_a_port_that_is_taken_starts_nothing(tmp_path: Path) -> None:

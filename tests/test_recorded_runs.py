@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +57,11 @@ VERDICTS = {
         {"kernel=autotuned", "capture=on"}, "cuda-capture-unsupported", ("kernel-specific", "graph-kernel")
     ),
     "shared-memory": Expected({"kernel=mma"}, "triton-out-of-resource", ("architecture-tile",)),
+    "wrong-answer-gpu": Expected({"kernel=mma"}, "answer-differs", ("kernel-specific",)),
+    "port-clash": Expected({"rendezvous=32041"}, "address-in-use"),
+    "memory-in-capture": Expected({"kernel=mma", "capture=on"}, "cuda-out-of-memory"),
 }
-"""Of each recorded run, by the name of its playbook."""
+"""Of each recorded run, by the name of its file."""
 
 
 @pytest.mark.parametrize("name", sorted(VERDICTS))
@@ -96,6 +100,22 @@ def test_the_root_is_the_symptom_and_not_the_last_line(name: str, root: str) -> 
     last = max(n for n, line in enumerate(log, 1) if line.startswith("Exception: Capture cuda graph failed:"))
     assert last > exhibit.line
     assert "operation failed due to a previous error during capture" in log[last - 1]
+
+
+def tokens(name: str, trial: str) -> list[int]:
+    """What the server answered in a trial's first attempt."""
+    with opened(RUNS / f"{name}.tar.gz") as folder:
+        answer = json.loads((folder / "trials" / trial / "1" / "response.txt").read_bytes())
+    found: list[int] = answer["output_ids"]
+    return found
+
+
+def test_the_good_kernel_answers_alike_and_the_bad_one_differs_alike() -> None:
+    """So a difference is the kernel's. The first token is right all the same: no decode step makes it."""
+    good, bad = tokens("wrong-answer-gpu", "t01-good"), tokens("wrong-answer-gpu", "t02-bad")
+    assert good == tokens("port-clash", "t01-good")
+    assert bad == tokens("wrong-answer-gpu", "t03-bad")
+    assert bad == [good[0], *[0] * 7]
 
 
 def test_every_recorded_run_is_looked_at() -> None:

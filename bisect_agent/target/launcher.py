@@ -29,13 +29,15 @@ DISCARD = 120.0
 """Seconds for removing a folder, which may hold many files."""
 ALREADY_CLAIMED = 75
 """The exit status of a start of an attempt that was claimed before."""
+PAPER = 1 << 24
+"""The most bytes taken of a file of an attempt's that is not its log."""
 LOG = "log"
 """The name of the log in an attempt's folder."""
 
 _SHA256 = """
 import hashlib, os, sys
-path = sys.argv[1]
-print(hashlib.sha256(open(path, "rb").read()).hexdigest() if os.path.exists(path) else "missing")
+for path in sys.argv[1:]:
+    print(hashlib.sha256(open(path, "rb").read()).hexdigest() if os.path.exists(path) else "missing")
 """
 # Python, not sha256sum: it is what the target must have anyway, and the supervisor itself is verified
 # by it before it can be asked anything.
@@ -344,8 +346,8 @@ class Launcher:
                 _twice(partial(self._install, place, source.read_bytes()))
 
     def _install(self, place: str, source: bytes) -> None:
-        if self._sha256(place) != hashlib.sha256(source).hexdigest():
-            self._host.rename(self._put_verified(place, source), place)
+        if self._sha256(place).get(place) != hashlib.sha256(source).hexdigest():
+            self._put(place, source)
 
     # --- the guardian ---------------------------------------------------------------------------------
 
@@ -357,7 +359,7 @@ class Launcher:
         paper = json.dumps(asdict(plan)).encode()
         place = f"{self._folder}/guard/plan.json"
         with _setbacks():
-            _twice(lambda: self._host.rename(self._put_verified(place, paper), place))
+            _twice(lambda: self._put(place, paper))
             found = self._answer(self._call_guardian("guard"), _Guarding, "guard")
         if found.fence is not None:
             self._plan, self._fence = plan, found.fence
@@ -413,9 +415,9 @@ class Launcher:
         return folder
 
     def _write(self, folder: str, order: Order) -> None:
-        script = self._put_verified(f"{folder}/launch.sh", order.script)
+        contents = {f"{folder}/launch.sh": order.script, f"{folder}/order.json": _paper(order)}
+        script, paper = self._put_verified(contents)
         self._parse(script)
-        paper = self._put_verified(f"{folder}/order.json", _paper(order))
         self._host.rename(paper, f"{folder}/order.json")
         self._host.rename(script, f"{folder}/launch.sh")
 
@@ -492,8 +494,12 @@ class Launcher:
         """Ends all of an attempt. Afterwards it cannot be started any more, and what is `left` did not die.
 
         Right at any moment: before the start, after the end, after the supervisor's death, a second time.
+        What has a result was claimed, and nothing of it is left: then there is nothing to do but to read it.
         """
         with _setbacks():
+            result = self._result(folder)
+            if result is not None and not result.left:
+                return result
             bounds = self._bounds(folder)
             # Once through the supervisor, and once more without it should it not act.
             timeout = CALL + 2 * (bounds.grace + bounds.bound)
@@ -542,29 +548,45 @@ class Launcher:
             message = f"{self._host.name}: {_text(ended.stderr) or f'{path}: {argv[0]} failed'}"
             raise errors.TargetError(message, f"look at {path} there")
 
-    def _put_verified(self, path: str, data: bytes, mode: int = 0o600) -> str:
-        """Writes the part of a file; returns its name when the target has seen our hash there."""
-        part = self._host.put(path, data, mode)
-        if self._sha256(part) != hashlib.sha256(data).hexdigest():
-            message = f"{self._host.name}:{part} does not hold the {len(data)} bytes that were written to it"
-            raise Setback(Reason.SCRIPT, message)
-        return part
+    def _put(self, path: str, data: bytes) -> None:
+        """Gives a file this content, when the target has seen our hash there."""
+        (part,) = self._put_verified({path: data})
+        self._host.rename(part, path)
 
-    def _sha256(self, path: str) -> str:
-        ended = self._host.run((self._python, "-I", "-S", "-c", _SHA256, path), timeout=CALL)
+    def _put_verified(self, contents: Mapping[str, bytes]) -> list[str]:
+        """Writes the part of each file; returns their names when the target has seen our hashes there."""
+        parts = [self._host.put(path, data) for path, data in contents.items()]
+        found = self._sha256(*parts)
+        for part, data in zip(parts, contents.values(), strict=True):
+            if found.get(part) != hashlib.sha256(data).hexdigest():
+                message = f"{self._host.name}:{part} does not hold the {len(data)} bytes written to it"
+                raise Setback(Reason.SCRIPT, message)
+        return parts
+
+    def _sha256(self, *paths: str) -> dict[str, str]:
+        """The hash of what each file holds, and of a file that is not there the word `missing`."""
+        ended = self._host.run((self._python, "-I", "-S", "-c", _SHA256, *paths), timeout=CALL)
         if ended.returncode:
             said = ended.stderr.decode(errors="replace").strip()[-500:]
-            message = f"{self._host.name}: `{self._python}` cannot read {path}: {said}"
+            message = f"{self._host.name}: `{self._python}` cannot read {' '.join(paths)}: {said}"
             raise errors.TargetError(message, "the target needs Python 3.6 or later, as python3 on its PATH")
-        return ended.stdout.decode().strip()
+        return dict(zip(paths, ended.stdout.decode().split(), strict=False))
 
     def _parse(self, script: str) -> None:
         """Lets bash parse the script. Its warnings count: a here-document that swallows the rest is one."""
         if complaint := _bash_complaint(self._host.run((*_PARSE, script), timeout=CALL)):
             raise Setback(Reason.SCRIPT, f"bash cannot read the launch script: {complaint}")
 
+    def _result(self, folder: str) -> Stopped | None:
+        """The result of an attempt that has ended; None where there is none that can be read."""
+        paper = self._host.read(f"{folder}/result", 0, PAPER)
+        try:
+            return None if paper is None else Stopped.model_validate_json(paper)
+        except ValidationError:
+            return None
+
     def _bounds(self, folder: str) -> _Bounds:
-        paper = self._host.read(f"{folder}/order.json", 0, 1 << 24)
+        paper = self._host.read(f"{folder}/order.json", 0, PAPER)
         if paper is None:
             return _Bounds(grace=0, bound=0)
         try:

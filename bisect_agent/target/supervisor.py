@@ -33,7 +33,6 @@ import contextlib
 import errno
 import fcntl
 import functools
-import hashlib
 import json
 import os
 import re
@@ -317,6 +316,8 @@ def run(folder: str) -> int:
 
 def script_fault(folder: str, order: Optional[JSON]) -> str:
     """Why the script is not the one that was ordered; empty where it is."""
+    import hashlib  # Not on top: `status`, which is asked often, need not wait for it.
+
     path = os.path.join(folder, "launch.sh")
     if order is None:
         return "%s holds no order.json that can be read" % folder
@@ -414,7 +415,7 @@ class Supervisor:
 
     def start(self) -> None:
         """Starts the script and tells who runs, unless a stop came first."""
-        import subprocess  # Not on top: `status`, which is asked often, need not wait for it.
+        import subprocess  # Not on top, as in `script_fault`.
 
         adopt_orphans()
         own = identity(os.getpid())
@@ -735,16 +736,17 @@ class Remains:
         """Who may belong to the attempt and cannot be shown to: none of it is ended, all of it is named.
 
         A process that was born, cleared its environment and lost its parent after the supervisor's last
-        look at the tree and before its death is nobody's: a child of whoever takes orphans, of our user.
+        look at the tree (or its start, where it never looked) and before its death is nobody's: a child of
+        whoever takes orphans, of our user.
         """
         began = load(os.path.join(self.folder, "began"))
-        if began is None or began["boot"] != boot_id() or self.supervisor() is not None:
+        supervisor = load(os.path.join(self.folder, "super"))
+        if began is None or began["boot"] != boot_id() or find(supervisor) is not None:
             return []
-        try:
+        since = float(supervisor["start"] if supervisor else 0)
+        with contextlib.suppress(OSError):
             unseen = time.time() - os.stat(os.path.join(self.folder, "tree")).st_mtime
-        except OSError:
-            unseen = float("inf")
-        since = (uptime() - unseen) * os.sysconf("SC_CLK_TCK") - 1
+            since = (uptime() - unseen) * os.sysconf("SC_CLK_TCK") - 1
         orphans = [p for p in living() if p.parent == began["reaper"] and p.start >= since]
         return [p for p in orphans if p.pid != os.getpid() and alike(p, began["cgroup"]) and not other(p)]
 
@@ -1020,7 +1022,7 @@ def find_spy(path: str) -> Optional[str]:
 
 def python_stack(spy: Optional[str], pid: int, seconds: float) -> JSON:
     """What py-spy says of a process, or why it says nothing."""
-    import subprocess  # Not on top, as in `start`.
+    import subprocess  # Not on top, as in `script_fault`.
 
     if spy is None:
         return {"error": "there is no py-spy on the PATH"}
@@ -1251,4 +1253,6 @@ def main(name: str, place: str, *fence: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    code = main(*sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)  # What Python tidies up in the end takes as long as many a call's own work.

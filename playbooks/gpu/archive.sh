@@ -6,7 +6,7 @@
 #   on-host.sh           what is called there
 #
 # The packages are made anew only where their lists, or this script, have changed. PYTHON names another Python; PIP_* variables
-# name another index. The wheels, 700 MB, stay in ~/.cache/bisect-agent/gpu/wheels.
+# name another index. The wheels, 540 MB, stay in ~/.cache/bisect-agent/gpu/wheels.
 set -euo pipefail
 
 to=${1:?usage: archive.sh FOLDER}

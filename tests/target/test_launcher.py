@@ -1,5 +1,6 @@
 """The launcher and the supervisor together, with real processes on this machine."""
 
+import json
 import os
 import signal
 import socket
@@ -158,6 +159,17 @@ def plain_lab() -> Iterator[Lab]:
     rmtree(folder)
 
 
+class Cutting(LocalHost):
+    """This machine, which loses the last byte of the files of a name."""
+
+    def __init__(self, cut: str) -> None:
+        self.cut = cut
+
+    def put(self, path: str, data: bytes, mode: int = 0o600) -> str:
+        """Says nothing about what was lost."""
+        return super().put(path, data[:-1] if path.endswith(self.cut) else data, mode)
+
+
 def reason_of(deed: Callable[[], object]) -> Reason:
     """Why a deed could not be done."""
     with pytest.raises(Setback) as setback:
@@ -275,6 +287,16 @@ def test_a_script_that_was_changed_is_not_launched(lab: Lab) -> None:
     assert Reason.SCRIPT is reason_of(lambda: lab.launcher.start(folder))
 
 
+@pytest.mark.parametrize("name", ["launch.sh", "order.json"])
+def test_what_was_cut_on_its_way_gets_no_name(lab: Lab, name: str) -> None:
+    """Neither of the two files: the target tells a hash of each."""
+    lab.host = Cutting(name)
+    lab.launcher = Launcher(lab.host, f"{lab.folder}/run", lab.python)
+    assert Reason.SCRIPT is reason_of(lambda: lab.prepare(lab.order("true")))
+    written = {path.name for path in (lab.folder / "run" / "trials").rglob("*.*")}
+    assert {"launch.sh.part", "order.json.part"} == written
+
+
 @pytest.mark.parametrize("script", ["if true; then", "cat <<END\necho swallowed\n  END\n"])
 def test_a_script_that_bash_cannot_read_whole_gets_no_name(lab: Lab, script: str) -> None:
     """A syntax error, and a here-document that swallows what follows it."""
@@ -378,6 +400,18 @@ def test_who_was_born_when_nobody_looked_is_named_and_left_alone(lab: Lab) -> No
     assert set(survivors) <= {process.pid for process in stopped.suspects}
 
 
+def test_who_is_older_than_the_attempt_is_not_named(lab: Lab) -> None:
+    """Also where the supervisor died before its first look at the tree."""
+    orphan = int(subprocess.check_output(("/bin/bash", "-c", "sleep 60 >/dev/null & echo $!")))
+    folder, started = lab.start("sleep 60")
+    os.kill(started.supervisor.pid, signal.SIGKILL)
+    eventually(lambda: lab.launcher.status(folder).supervisor == "dead")
+    Path(folder, "tree").unlink(missing_ok=True)
+    stopped = lab.launcher.stop(folder)
+    os.kill(orphan, signal.SIGKILL)
+    assert orphan not in {process.pid for process in stopped.suspects}
+
+
 def test_a_supervisor_that_does_not_act_is_replaced(lab: Lab) -> None:
     """The stop does its work itself, and leaves no supervisor either."""
     folder = lab.prepare(replace(lab.order("sleep 60"), grace=0.1, bound=0.4))
@@ -410,6 +444,32 @@ def test_a_second_stop_gives_the_same_answer(lab: Lab) -> None:
     """The result is written once."""
     folder, _ = lab.start("sleep 60")
     assert lab.launcher.stop(folder) == lab.launcher.stop(folder)
+
+
+def test_an_end_that_was_written_down_is_read_without_a_command(lab: Lab) -> None:
+    """What has a result was started, so it is never started again, and nothing of it is left."""
+    folder, _ = lab.start("exit 42")
+    lab.ended(folder)
+    assert Exit(code=42) == Launcher(Silent(), f"{lab.folder}/run").stop(folder).exit
+
+
+def test_who_was_left_by_a_stop_is_ended_by_the_next(lab: Lab) -> None:
+    """A result that names somebody is not the end."""
+    folder, started = lab.start("sleep 60")
+    os.kill(started.supervisor.pid, signal.SIGKILL)
+    result = {"exit": None, "stopped": True, "killed": 0, "left": [started.main.model_dump()], "time": 0.0}
+    Path(folder, "result").write_text(json.dumps({**result, "supervisor": "dead"}))
+    assert () == lab.launcher.stop(folder).left
+    assert not lives(started.main.pid)
+
+
+def test_a_result_that_cannot_be_read_is_found_out_again(lab: Lab) -> None:
+    """A full disk may have left it empty."""
+    folder, _ = lab.start("exit 42")
+    lab.ended(folder)
+    Path(folder, "result").write_text("")
+    stopped = lab.launcher.stop(folder)
+    assert (Exit(code=42), "dead") == (stopped.exit, stopped.supervisor)
 
 
 def test_a_removed_folder_does_not_end_the_watch(lab: Lab) -> None:
