@@ -143,7 +143,7 @@ def control(playbook: Playbook, settled: Sequence[Settled], place: str) -> Wante
     `place` ends the names of the trials.
     """
     table = Table(playbook, settled)
-    found = _good(playbook, table) or _bad(playbook, table)
+    found = _controls(playbook, table)
     if found is None or isinstance(found, Finished):
         return found
     trial = _trial(table, found[0].configuration, "")
@@ -179,14 +179,18 @@ def _ideas(
     playbook: Playbook, table: Table, costs: Costs, flying: Sequence[Configuration]
 ) -> list[_Idea] | Finished:
     """The configurations worth a run now, the most wanted first; or the end."""
-    controls = _good(playbook, table) or _bad(playbook, table)
-    if controls:
+    if controls := _controls(playbook, table):
         return controls
     if run := table.wavering():
         by = StoppedBy.CAUSE if table.causes else StoppedBy.NOT_ESTABLISHED
         return Finished(by, f"{run.trial.id} does not fail each time: {FLAKY}")
     inquiry = table.inquiry
     return _others(table) if inquiry.cause else _sought(inquiry, costs, flying)
+
+
+def _controls(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
+    """`good` first, then `bad`: None when both have shown themselves."""
+    return _good(playbook, table) or _bad(playbook, table)
 
 
 def _good(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
