@@ -210,6 +210,7 @@ class _Attempt:
             Launching(
                 trial=self.trial,
                 attempt=self.number,
+                target=self.task.target,
                 folder=self.target_name(),
                 tag=self.task.tag,
                 script=digest(order.script),

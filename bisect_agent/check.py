@@ -6,7 +6,7 @@ import os
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from bisect_agent import playbook
@@ -17,7 +17,16 @@ from bisect_agent.errors import BisectError, TargetError, UsageError
 from bisect_agent.evidence import accused
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.reach import reach
-from bisect_agent.model import Asked, Command, Configuration, EnvFactor, FileFactor, Playbook, ScriptFactor
+from bisect_agent.model import (
+    FIRST,
+    Asked,
+    Command,
+    Configuration,
+    EnvFactor,
+    FileFactor,
+    Playbook,
+    ScriptFactor,
+)
 from bisect_agent.secrets import Masker
 from bisect_agent.serving import busy
 from bisect_agent.survey import ask
@@ -37,9 +46,12 @@ def check(path: Path, pins: Mapping[str, str], signatures: Path | None = None) -
     secret = playbook.secrets_of(resolved, ours)
     masker = Masker(secret.values())
     yield f"{path}: {resolved.title}"
-    yield f"a {resolved.kind} on {resolved.target.host}, in {resolved.target.cwd}, " + (
-        f"ports {', '.join(map(str, resolved.target.ports))}" if resolved.target.ports else "no port"
-    )
+    for number, target in resolved.targets.items():
+        what = f"a {resolved.kind}" if number == FIRST else f"the same, as target {number},"
+        ports = f"ports {', '.join(map(str, target.ports))}" if target.ports else "no port"
+        yield f"{what} on {target.host}, in {target.cwd}, {ports}"
+    if resolved.others:
+        yield "a target takes part once `good` has worked and `bad` has failed on it"
     for title, script in _scripts(resolved):
         yield f"{title}, run by bash:"
         yield from (f"    {masker.mask(line)}" for line in script.splitlines())
@@ -60,9 +72,14 @@ def check(path: Path, pins: Mapping[str, str], signatures: Path | None = None) -
     )
     if secret:
         yield f"shown nowhere: the value of {', '.join(secret)}"
-    with masking(resolved), reach(resolved.target.host) as host:
-        ours = playbook.environment_for(host.environment, os.environ)
-        asked = _could_run(host, playbook.placed(resolved, host.home), ours)
+    with masking(resolved), ExitStack() as stack:
+        hosts = [stack.enter_context(reach(target.host)) for target in resolved.targets.values()]
+        there = playbook.placed(resolved, *(host.home for host in hosts))
+        asked = Asked()
+        for number, host in enumerate(hosts, FIRST):
+            ours = playbook.environment_for(host.environment, os.environ)
+            could = _could_run(host, there.at(number), ours)
+            asked = could if number == FIRST else asked
     for factor in resolved.factors:
         read = isinstance(factor, EnvFactor) and factor.env in asked.reads
         if factor.witness is None and not read and not isinstance(factor, ScriptFactor):

@@ -10,7 +10,7 @@ from bisect_agent.events import Attempt as Begun
 from bisect_agent.events import OfAttempt
 from bisect_agent.facts import Fact
 from bisect_agent.hosts import Host
-from bisect_agent.model import Configuration, Fingerprint, Playbook, Trial
+from bisect_agent.model import FIRST, Configuration, Fingerprint, Playbook, Trial
 from bisect_agent.playbook import arguments, environment, files, script
 from bisect_agent.standstill import BETWEEN_LOOKS
 from bisect_agent.target.launcher import CALL, Launcher, Order
@@ -49,7 +49,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be carried out.
+    """What is to be carried out, with the playbook as it is on the target of that number.
 
     `keep` leaves a server that answers running, for the restore; `answer` is what `good` answered.
     `begun` is how far an earlier process of ours came with this very attempt. `baseline` is what the target
@@ -60,6 +60,7 @@ class Task:
     trial: Trial
     attempt: int
     tag: str
+    target: int = FIRST
     keep: bool = False
     answer: str | None = None
     begun: Begun | None = None

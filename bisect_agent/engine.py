@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,12 +22,15 @@ from bisect_agent.errors import RANK, ExitCode, RunFolderFull, TargetError
 from bisect_agent.events import Entry, OfAttempt, RunState
 from bisect_agent.evidence import Table
 from bisect_agent.facts import facts
+from bisect_agent.fitness import Unfit, fitness
 from bisect_agent.folder import VERDICT, RunFolder, attempt_path, canonical, digest
 from bisect_agent.hour import Hour
 from bisect_agent.journal import Journal
 from bisect_agent.judge import Known, judge, known
 from bisect_agent.model import (
+    FIRST,
     Command,
+    Fingerprint,
     Limits,
     Observation,
     Passed,
@@ -53,6 +56,8 @@ LEAVE = 2
 """So many interrupts leave the run without the restore."""
 SLOWER = 1.25
 """How much longer than the slowest `good` of this run its restore may take, where an hour was named."""
+RENEWALS = 3
+"""So many times in the length of a lease one is renewed where nothing runs."""
 FREE_MIB = 64
 """Free space, in MiB, below which nothing is started on the target."""
 
@@ -74,6 +79,7 @@ class _Flight:
 
     trial: Trial
     attempt: int
+    target: int
     thread: threading.Thread
     cancel: threading.Event = field(default_factory=threading.Event)
 
@@ -105,7 +111,7 @@ class Engine:
         playbook: what is asked.
         folder: where everything of the run goes.
         journal: its journal, already opened by us.
-        edge: the target and the clock.
+        edges: each target, by its number, with the clock; the first is where `good` is restored.
         version: ours, for the verdict.
         listener: is told every event.
         token: gives a tag that no earlier attempt had.
@@ -116,7 +122,7 @@ class Engine:
         playbook: Playbook,
         folder: RunFolder,
         journal: Journal,
-        edge: Edge,
+        edges: Mapping[int, Edge],
         version: str,
         listener: Listener,
         token: Callable[[], str],
@@ -124,8 +130,9 @@ class Engine:
         self._playbook = playbook
         self._folder = folder
         self._journal = journal
-        self._edge = edge
-        self._masker = Masker(edge.secrets)
+        self._edges = edges
+        self._edge = edges[FIRST]
+        self._masker = Masker({secret for edge in edges.values() for secret in edge.secrets})
         self._version = version
         self._listener = listener
         self._token = token
@@ -134,6 +141,7 @@ class Engine:
         self.interrupts = 0
         self._lost = ""
         self._deadline = 0.0
+        self._renewed = self._edge.clock.monotonic()
         self._hour: Hour | None = None
         self.state: RunState = events.fold(journal.entries)
         self._judged_before = self._looked_after = len(self.state.judged())
@@ -152,14 +160,15 @@ class Engine:
         for event in recorded:
             self._append(event)
 
-    def sweep(self, folders: Sequence[str]) -> None:
-        """Ends attempts of this run, by their folders on the target, that the journal lost the record of."""
+    def sweep(self, target: int, folders: Sequence[str]) -> None:
+        """Ends attempts of this run, by their folders on a target, that the journal lost the record of."""
         known = {attempt.folder for attempt in self.state.attempts.values()}
+        edge = self._edges[target]
         for name in folders:
             if name not in known:
-                self._edge.launcher.stop(f"{self._edge.folder}/{name}")
+                edge.launcher.stop(f"{edge.folder}/{name}")
 
-    def run(self, capacity: int = 1, hour: Hour | None = None) -> Outcome:
+    def run(self, hour: Hour | None = None) -> Outcome:
         """Runs to the verdict, whatever happens on the way; `good` is restored on every way out.
 
         A run that an earlier process began goes on where its journal, and the target, say that it is.
@@ -170,7 +179,7 @@ class Engine:
         self._deadline = self._edge.clock.monotonic() + self._playbook.limits.wall
         try:
             if self.state.concluded is None:
-                ended = self._searched(capacity)
+                ended = self._searched()
                 self._weigh(None)
                 self._append(events.Concluded(stopped_by=ended.by, detail=ended.detail))
             return self._finish()
@@ -183,32 +192,95 @@ class Engine:
 
     # --- the loop -------------------------------------------------------------------------------------
 
-    def _searched(self, capacity: int) -> search.Finished:
+    def _searched(self) -> search.Finished:
         try:
-            return self._investigate(capacity)
+            return self._investigate()
         except (TargetError, Setback) as error:
             return search.Finished(StoppedBy.TARGET, _in_a_line(error))
 
-    def _investigate(self, capacity: int) -> search.Finished:
-        if self.state.state == "opened":
+    def _investigate(self) -> search.Finished:
+        anew = self.state.state == "opened"
+        if anew:
             self._end_restored()
             if ended := self._late():  # Before the owners' own server is ended.
                 return ended
             self._survey()
+        self._survey_further(anew=anew)
         self._catch_up()
+        considered: RunState | None = None
         while True:
-            step = self._early() or search.step(
-                self._playbook, self.state.settled(), self.state.in_flight(), capacity, self.state.costs()
-            )
-            if isinstance(step, search.Finished):
+            if ended := self._early():
                 self._land()
-                return step
-            for wanted in step.wanted:
-                self._plan(wanted)
-            for trial in self.state.in_flight():
-                if trial.id not in self._flights:
-                    self._start(trial)
+                return ended
+            if considered is not self.state:
+                if ended := self._consider():
+                    self._land()
+                    return ended
+                considered = self.state
+            self._renew()
             self._turn()
+
+    def _consider(self) -> search.Finished | None:
+        """Plans what is to be run as things stand, and starts it where there is room; or the end."""
+        fit = [FIRST]
+        for number in self._further():
+            match fitness(self._playbook, self.state, number):
+                case search.Wanted() as wanted:
+                    self._plan(wanted, shows=number)
+                case Unfit(why=why):
+                    self._leave(number, why)
+                case "fit":
+                    fit.append(number)
+                case "open":
+                    pass
+        settled, flying, costs = self.state.settled(), self.state.in_flight(), self.state.costs()
+        step = search.step(self._playbook, settled, flying, len(fit), costs)
+        if isinstance(step, search.Finished):
+            return step
+        for wanted in step.wanted:
+            self._plan(wanted)
+        for planned in self.state.planned.values():
+            self._start_one(planned, fit if planned.shows is None else [planned.shows])
+        return None
+
+    def _further(self) -> list[int]:
+        """The further targets that are in use."""
+        return [number for number in self._edges if number != FIRST and not self.state.on(number).left]
+
+    def _start_one(self, planned: events.TrialPlanned, fit: Sequence[int]) -> None:
+        """Starts what is to be started of a trial, if one of the targets that are fit for it is free.
+
+        The best is the one on which its parent ran: then nothing but the configuration tells the two apart.
+        """
+        trial, state = planned.trial, self.state
+        if trial.id in self._flights or not self._unfinished(trial):
+            return
+        begun = state.open_attempt(trial.id)
+        if begun is not None:
+            self._start(trial, begun.target)
+            return
+        parent = state.last(trial.parent) if trial.parent else None
+        taken = {flight.target for flight in self._flights.values()}
+        free = [number for number in fit if number not in taken and not state.on(number).left]
+        if free:
+            self._start(trial, parent.target if parent and parent.target in free else free[0])
+
+    def _renew(self) -> None:
+        """Renews the leases of targets on which nothing runs; what is wrong there, the next start tells."""
+        now = self._edge.clock.monotonic()
+        if len(self._edges) == 1 or now < self._renewed + self._playbook.limits.lease / RENEWALS:
+            return
+        self._renewed = now
+        taken = {flight.target for flight in self._flights.values()}
+        for number in {FIRST, *self._further()} - taken:
+            with suppress(Setback, TargetError):
+                self._edges[number].launcher.renew(0.0)
+
+    def _leave(self, number: int, why: str) -> None:
+        """Uses a further target no more, and lets it go."""
+        self._append(events.TargetLeft(target=number, why=why))
+        self._put_files_back(number)
+        self._release(number)
 
     def _end_restored(self) -> None:
         """Stops what an earlier restore of this run has left running: its ports are needed again."""
@@ -222,7 +294,7 @@ class Engine:
         """Judges what an earlier process of ours has closed, and weighs what it has judged."""
         for (name, number), attempt in self.state.attempts.items():
             if attempt.observation is not None and attempt.settled is None:
-                self._judge(self.state.trial(name), number, attempt.observation)
+                self._judge(self.state.trial(name), number, attempt.target, attempt.observation)
         if judged := self.state.judged():
             self._weigh(judged[-1].trial.id)
 
@@ -259,38 +331,43 @@ class Engine:
         limits, restore = self._playbook.limits, SLOWER * self._reserve()
         if not restore and isinstance(self._playbook.restore, Command):
             restore = limits.start
-        gpus = self.state.baseline is not None and surroundings.has_gpus(self.state.baseline)
+        baseline = self.state.first.baseline
+        gpus = baseline is not None and surroundings.has_gpus(baseline)
         return ending(limits) + (self._edge.memory_back if gpus else 0.0) + restore
 
     def _unfit(self, judged: Sequence[Settled]) -> str:
-        """Whether the target is still another one, or full, where one of these attempts has shown that.
+        """Whether the first target is still another one, or full, where an attempt has shown that.
 
-        What came and went has cost an attempt, and no more.
+        What came and went has cost an attempt, and no more. A further target of which that is so, or that
+        gives no answer, is left: the others do its work.
         """
         self._looked_after += len(judged)
-        shown = {run.outcome.reason for run in judged if isinstance(run.outcome, Unresolved)}
-        baseline = self.state.baseline
+        for run in judged:
+            if not isinstance(run.outcome, Unresolved):
+                continue
+            number = self.state.attempts[run.trial.id, run.attempt].target
+            why = self._amiss(number, run.outcome)
+            if why and number == FIRST:
+                return why
+            if why and not self.state.on(number).left:
+                self._leave(number, why)
+        return ""
+
+    def _amiss(self, number: int, outcome: Unresolved) -> str:
+        """Why nothing more can be run on a target where an attempt came to this; empty where it can."""
+        if number != FIRST and outcome.reason is Reason.UNREACHABLE:
+            return outcome.detail
+        if number != FIRST and outcome.reason is Reason.GUARDED:
+            return _lease_lost(self._edges[number])
+        edge, baseline = self._edges[number], self.state.on(number).baseline
         try:
-            if Reason.DISK in shown:
-                self._need_room(learn(self._edge, facts(self._edge.folder, self._edge.python)["free_mib"]))
-            if Reason.ENVIRONMENT in shown and baseline is not None:
-                self._compare(between.again(self._playbook, self._edge, self._folder, baseline))
+            if outcome.reason is Reason.DISK:
+                _need_room(edge, learn(edge, facts(edge.folder, edge.python)["free_mib"]))
+            if outcome.reason is Reason.ENVIRONMENT and baseline is not None:
+                _compare(edge, between.again(self._playbook.at(number), edge, self._folder, baseline))
         except (TargetError, Setback) as error:
             return _in_a_line(error)
         return ""
-
-    def _need_room(self, free: str) -> None:
-        """Ends the run where the target's disk has not so many MiB free as every start needs."""
-        if free.isdigit() and int(free) < FREE_MIB:
-            message = f"{self._edge.host.name}: the disk is full: {free} MiB free in {self._edge.folder}"
-            raise TargetError(message, "free some space")
-
-    def _compare(self, changed: Sequence[str]) -> None:
-        """Ends the run where the target has changed: what is run now has nothing to be held against."""
-        if changed:
-            message = f"the environment changed since the first trial: {'; '.join(changed)}"
-            remedy = "put that back and resume, or start a new run"
-            raise TargetError(f"{self._edge.host.name}: {message}", remedy)
 
     def _reserve(self) -> float:
         """Seconds kept back for the restore: as long as `good` took when it worked.
@@ -308,24 +385,53 @@ class Engine:
         return max(took, default=0.0) if self._playbook.restore != "none" else 0.0
 
     def _survey(self) -> None:
-        """Read-only facts of the target: enough space, and nobody on our ports."""
-        edge, launcher, host = self._edge, self._edge.launcher, self._edge.host
-        found = {name: learn(edge, fact) for name, fact in facts(edge.folder, edge.python).items()}
-        baseline = self.state.baseline
-        seen = between.fingerprint(self._playbook, edge, self._folder)
-        found |= surroundings.facts(seen, self._playbook.profile)
-        self._append(events.TargetSurveyed(folder=edge.folder, facts=found, fingerprint=seen))
-        self._compare(surroundings.changes(baseline, seen) if baseline else ())
-        self._need_room(found["free_mib"])
+        """Read-only facts of the first target: enough space, and nobody on our ports."""
+        self._look_over(FIRST)
         if self._playbook.target.stop is not None and self.state.ended is None:
             self._end_owners(self._playbook.target.stop)
         if self.interrupts:
             return
-        if taken := busy(launcher, self._playbook.target.ports):
-            remedy = "stop that server (`target.stop` can say how), or give the playbook another port"
-            raise TargetError(f"{host.name}: {taken}", remedy)
+        self._need_ports(
+            FIRST, "stop that server (`target.stop` can say how), or give the playbook another port"
+        )
         if self._playbook.profile is not None:
-            self._append(events.StackAsked(asked=ask(self._playbook, edge, self._hurried)))
+            self._append(events.StackAsked(asked=ask(self._playbook, self._edge, self._hurried)))
+
+    def _survey_further(self, *, anew: bool) -> None:
+        """The same of the further ones, which must be like the first; one that cannot be used is left."""
+        first = self.state.first.baseline
+        for number in self._further():
+            if self.interrupts or (self.state.on(number).surveyed is not None and not anew):
+                continue
+            try:
+                seen = self._look_over(number)
+                self._need_ports(number, "stop that server, or give this target another port")
+            except (TargetError, Setback) as error:
+                self._leave(number, _in_a_line(error))
+                continue
+            if unlike := surroundings.unlike(first, seen) if first is not None else ():
+                self._leave(number, f"it is unlike the first: {'; '.join(unlike)}")
+
+    def _look_over(self, number: int) -> Fingerprint:
+        """What a target is, recorded; it must be what it was before, and have room."""
+        edge, playbook, baseline = (
+            self._edges[number],
+            self._playbook.at(number),
+            self.state.on(number).baseline,
+        )
+        found = {name: learn(edge, fact) for name, fact in facts(edge.folder, edge.python).items()}
+        seen = between.fingerprint(playbook, edge, self._folder)
+        found |= surroundings.facts(seen, playbook.profile)
+        self._append(events.TargetSurveyed(target=number, folder=edge.folder, facts=found, fingerprint=seen))
+        _compare(edge, surroundings.changes(baseline, seen) if baseline else ())
+        _need_room(edge, found["free_mib"])
+        return seen
+
+    def _need_ports(self, number: int, remedy: str) -> None:
+        """Ends the use of a target whose ports are somebody else's."""
+        edge = self._edges[number]
+        if taken := busy(edge.launcher, self._playbook.at(number).target.ports):
+            raise TargetError(f"{edge.host.name}: {taken}", remedy)
 
     def _end_owners(self, command: str) -> None:
         """Ends the owners' own server, once, by their command."""
@@ -352,14 +458,18 @@ class Engine:
     def _left(self) -> bool:
         return self.interrupts >= LEAVE
 
-    def _plan(self, wanted: search.Wanted) -> None:
-        """The intent to run a trial, with what each hypothesis predicts of it."""
-        playbook = self._playbook
-        asked = relevant(playbook, Table(playbook, self.state.settled()))
-        predicted = {h.id: predict(h, playbook, wanted.trial.configuration) for h in asked}
-        self._append(events.TrialPlanned(trial=wanted.trial, why=wanted.why, predicted=predicted))
+    def _plan(self, wanted: search.Wanted, shows: int | None = None) -> None:
+        """The intent to run a trial, with what each hypothesis predicts of it.
 
-    def _start(self, trial: Trial, *, keep: bool = False) -> None:
+        Nothing is predicted of a control that `shows` whether a target is fit.
+        """
+        playbook = self._playbook
+        asked = relevant(playbook, Table(playbook, self.state.settled())) if shows is None else ()
+        predicted = {h.id: predict(h, playbook, wanted.trial.configuration) for h in asked}
+        planned = events.TrialPlanned(trial=wanted.trial, why=wanted.why, shows=shows, predicted=predicted)
+        self._append(planned)
+
+    def _start(self, trial: Trial, target: int = FIRST, *, keep: bool = False) -> None:
         """Starts the next attempt of a trial in a thread of its own, or goes on with one that has begun."""
         begun = self.state.open_attempt(trial.id)
         number = begun.number if begun else self.state.next_attempt(trial.id)
@@ -369,25 +479,26 @@ class Engine:
             self._folder.set_aside(attempt_path(trial, number))
         answer = known_so_far(self._playbook, self.state).answer
         task = Task(
-            self._playbook,
+            self._playbook.at(target),
             trial,
             number,
             tag,
+            target=target,
             keep=keep,
             answer=answer,
             begun=begun,
-            baseline=self.state.baseline,
+            baseline=self.state.on(target).baseline,
         )
         cancel = threading.Event()
 
         def fly() -> None:
             try:
-                carry_out(task, self._edge, self._folder, self._emit, cancel)
+                carry_out(task, self._edges[target], self._folder, self._emit, cancel)
             except Exception as error:
                 self._emit(_Crash(trial.id, error))
 
         thread = threading.Thread(target=fly, name=f"{trial.id}/{number}", daemon=True)
-        self._flights[trial.id] = _Flight(trial, number, thread, cancel)
+        self._flights[trial.id] = _Flight(trial, number, target, thread, cancel)
         thread.start()
 
     def _emit(self, event: OfAttempt | _Crash) -> None:
@@ -423,23 +534,16 @@ class Engine:
                 flight.thread.join()
                 del self._flights[flight.trial.id]
         if isinstance(message.event, events.Closed):
-            self._judge(flight.trial, flight.attempt, message.event.observation)
+            self._judge(flight.trial, flight.attempt, flight.target, message.event.observation)
 
-    def _judge(self, trial: Trial, attempt: int, observation: Observation) -> None:
+    def _judge(self, trial: Trial, attempt: int, target: int, observation: Observation) -> None:
         seen = known_so_far(self._playbook, self.state)
-        settled = judge(self._playbook, trial, attempt, observation, seen)
+        settled = judge(self._playbook.at(target), trial, attempt, observation, seen)
         self._append(events.Judged(settled=settled))
         self._weigh(trial.id)
-        if isinstance(settled.outcome, Unresolved) and settled.outcome.reason is Reason.GUARDED:
-            self._lost = self._lost or self._lease_lost()
-
-    def _lease_lost(self) -> str:
-        """Why the target is not ours any more; empty where it is: the guardian acted before we came."""
-        try:
-            self._edge.launcher.renew(0.0)
-        except (Setback, TargetError) as error:
-            return str(error)
-        return ""
+        guarded = isinstance(settled.outcome, Unresolved) and settled.outcome.reason is Reason.GUARDED
+        if guarded and target == FIRST:
+            self._lost = self._lost or _lease_lost(self._edge)
 
     def _weigh(self, trial: str | None) -> None:
         """Records what the hypotheses have come to with this trial, or, without one, in the end."""
@@ -498,10 +602,13 @@ class Engine:
         elif self._left():
             self._hand_over()
         elif not self._restored():
-            self._put_files_back()
+            self._put_files_back(FIRST)
         if isinstance(self._playbook.restore, Command) and not self._lost:
             self._bring_back(self._playbook.restore.command)
-        self._release()
+        for number in self._further():
+            self._put_files_back(number)
+            self._release(number)
+        self._release(FIRST)
         verdict = conclude(self._playbook, self.state, self._version)
         code = exit_code(self.state, verdict)
         data = canonical(verdict)
@@ -541,7 +648,7 @@ class Engine:
         with suppress(Setback, TargetError):
             while not self._interrupted() and (heard is None or not heard.done):
                 found = self._edge.launcher.takeovers()
-                fresh = self.state.unheard(found.reports)
+                fresh = self.state.first.unheard(found.reports)
                 heard = fresh[-1] if fresh else None
                 if heard is None or not found.watching:
                     break
@@ -558,27 +665,28 @@ class Engine:
                 fresh = self._edge.launcher.takeovers().reports[-1:]
                 self.begin(*(events.GuardianActed(takeover=takeover) for takeover in fresh))
 
-    def _release(self) -> None:
-        """Lets the target go; whoever cannot be reached is let go when the lease ends."""
+    def _release(self, number: int) -> None:
+        """Lets a target go; whoever cannot be reached is let go when the lease ends."""
         with suppress(Setback, TargetError):
-            self._edge.launcher.release()
+            self._edges[number].launcher.release()
 
     def _restored(self) -> bool:
         """Whether `good` was brought up again, and lives on with the files of its levels."""
         return self.state.serving is not None
 
-    def _put_files_back(self) -> None:
-        """Gives the files that factors write back what they held before the first start."""
-        paths = tuple(files(self._playbook, self._playbook.good))
-        if not paths or self.state.put_back or not self.state.attempts:
+    def _put_files_back(self, number: int) -> None:
+        """Gives the files that factors write on a target back what they held before the first start there."""
+        paths = tuple(files(self._playbook.at(number), self._playbook.good))
+        begun = any(attempt.target == number for attempt in self.state.attempts.values())
+        if not paths or self.state.on(number).put_back or not begun:
             return
         wrong = ""
         try:
             for path in paths:
-                self._edge.launcher.put_back(path)
+                self._edges[number].launcher.put_back(path)
         except (TargetError, Setback) as error:
             wrong = str(error)
-        self._append(events.FilesPutBack(paths=paths, wrong=wrong))
+        self._append(events.FilesPutBack(target=number, paths=paths, wrong=wrong))
 
     def _bring_back(self, command: str) -> None:
         """Brings the owners' server back by their command, where this run has ended or started anything."""
@@ -599,6 +707,30 @@ class Engine:
         """Whether a trial has an attempt to go on with, or needs another one."""
         state = self.state
         return state.open_attempt(trial.id) is not None or state.next_attempt(trial.id) is not None
+
+
+def _lease_lost(edge: Edge) -> str:
+    """Why a target is not ours any more; empty where it is: the guardian acted before we came."""
+    try:
+        edge.launcher.renew(0.0)
+    except (Setback, TargetError) as error:
+        return str(error)
+    return ""
+
+
+def _need_room(edge: Edge, free: str) -> None:
+    """Ends the use of a target whose disk has not so many MiB free as every start needs."""
+    if free.isdigit() and int(free) < FREE_MIB:
+        message = f"{edge.host.name}: the disk is full: {free} MiB free in {edge.folder}"
+        raise TargetError(message, "free some space")
+
+
+def _compare(edge: Edge, changed: Sequence[str]) -> None:
+    """Ends the use of a target that has changed: what is run now has nothing to be held against."""
+    if changed:
+        message = f"the environment changed since the first trial: {'; '.join(changed)}"
+        remedy = "put that back and resume, or start a new run"
+        raise TargetError(f"{edge.host.name}: {message}", remedy)
 
 
 def ending(limits: Limits) -> float:
@@ -628,7 +760,8 @@ def exit_code(state: RunState, verdict: Verdict) -> ExitCode:
     """The code of a run: of all that hold, the first by rank."""
     assert state.concluded is not None
     held = {_code(state.concluded.stopped_by, established=verdict.established)}
-    if verdict.good_restored.ok is False or (state.put_back and state.put_back.wrong):
+    put_back = (standing.put_back for standing in state.targets.values())
+    if verdict.good_restored.ok is False or any(told.wrong for told in put_back if told):
         held.add(ExitCode.NOT_RESTORED)
     if state.out_of_reach:
         held.add(ExitCode.TARGET)

@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter
 from bisect_agent.errors import DamagedRun
 from bisect_agent.lifecycle import ATTEMPT, HYPOTHESIS, INVESTIGATION, initial, move
 from bisect_agent.model import (
+    FIRST,
     RETRIED,
     UNCOUNTED,
     Asked,
@@ -93,8 +94,14 @@ class Resumed(Frozen):
     lost: tuple[str, ...] = ()
 
 
-class TargetSurveyed(Frozen):
-    """Read-only facts of the target, before anything was started there; what must stay is `fingerprint`."""
+class _OfTarget(Frozen):
+    """An event of one of the run's targets, by its number."""
+
+    target: int = Field(default=FIRST, exclude_if=lambda number: number == FIRST)
+
+
+class TargetSurveyed(_OfTarget):
+    """Read-only facts of a target, before anything was started there; what must stay is `fingerprint`."""
 
     kind: Literal["target-surveyed"] = "target-surveyed"
     folder: str
@@ -102,7 +109,14 @@ class TargetSurveyed(Frozen):
     fingerprint: Fingerprint | None = Field(default=None, exclude_if=lambda seen: seen is None)
 
 
-class TargetGuarded(Frozen):
+class TargetLeft(_OfTarget):
+    """A further target is used no more, for the reason that `why` tells."""
+
+    kind: Literal["target-left"] = "target-left"
+    why: str
+
+
+class TargetGuarded(_OfTarget):
     """A guardian on the target holds it for this run; ours is the lease with this fencing number."""
 
     kind: Literal["target-guarded"] = "target-guarded"
@@ -110,7 +124,7 @@ class TargetGuarded(Frozen):
     guardian: Process
 
 
-class GuardianActed(Frozen):
+class GuardianActed(_OfTarget):
     """A lease of ours had ended: what the guardian did then."""
 
     kind: Literal["guardian-acted"] = "guardian-acted"
@@ -125,11 +139,15 @@ class StackAsked(Frozen):
 
 
 class TrialPlanned(Frozen):
-    """A trial is wanted: why, and what each hypothesis predicts of it."""
+    """A trial is wanted: why, and what each hypothesis predicts of it.
+
+    `shows` is the further target that a control is to show fit; None where the search wants it.
+    """
 
     kind: Literal["trial-planned"] = "trial-planned"
     trial: Trial
     why: str
+    shows: int | None = Field(default=None, exclude_if=lambda number: number is None)
     predicted: Mapping[str, Prediction] = Field(default_factory=dict)
 
 
@@ -145,7 +163,7 @@ class _OfAttempt(Frozen):
     attempt: int
 
 
-class Launching(_OfAttempt):
+class Launching(_OfAttempt, _OfTarget):
     """The intent: this script, with this tag, is about to be put into this folder and started.
 
     `script` and `env` are the sha256 of our copies; secrets are masked in the second. `before` is what was
@@ -260,7 +278,7 @@ class CommandRun(Frozen):
     wrong: str = ""
 
 
-class FilesPutBack(Frozen):
+class FilesPutBack(_OfTarget):
     """The files that factors write hold again what they held before; `wrong` says why one does not."""
 
     kind: Literal["files-put-back"] = "files-put-back"
@@ -292,6 +310,7 @@ AnyEvent = (
     | TargetGuarded
     | GuardianActed
     | TargetSurveyed
+    | TargetLeft
     | StackAsked
     | TrialPlanned
     | RestorePlanned
@@ -309,6 +328,7 @@ EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Event)
 
 SAID: Mapping[type[Frozen], tuple[str, ...]] = {
     TargetSurveyed: ("facts",),
+    TargetLeft: ("why",),
     StackAsked: ("asked",),
     GuardianActed: ("takeover",),
     RestoreEnded: ("left",),
@@ -333,10 +353,11 @@ class Attempt:
     """One attempt as far as it has come. `began` and `ended` are in seconds since the epoch.
 
     `cut` is the log's byte at which our stop began, `before` what was around it before its start.
+    `target` is the number of that on which it runs.
     """
 
     number: int = 1
-
+    target: int = FIRST
     began: float = 0.0
     ended: float = 0.0
     state: str = initial(ATTEMPT)
@@ -351,22 +372,41 @@ class Attempt:
 
 
 @dataclass(frozen=True)
+class OnTarget:
+    """How a run stands on one of its targets.
+
+    `baseline` is what the target was before the first trial there, `put_back` tells of the files that factors
+    write. `takeovers` are what guardians did; `taken_over` is what one did since the run was begun, or taken
+    up: the target is not ours any more. `left` says why a further one is used no more.
+    """
+
+    surveyed: TargetSurveyed | None = None
+    baseline: Fingerprint | None = None
+    guarded: TargetGuarded | None = None
+    takeovers: tuple[Takeover, ...] = ()
+    taken_over: Takeover | None = None
+    put_back: FilesPutBack | None = None
+    left: str = ""
+
+    def unheard(self, takeovers: Iterable[Takeover]) -> tuple[Takeover, ...]:
+        """What guardians have done and the journal does not know."""
+        return tuple(takeover for takeover in takeovers if takeover not in self.takeovers)
+
+
+@dataclass(frozen=True)
 class RunState:
     """All that the events so far amount to.
 
     `running` are the target's folders of restores that may have left a server running. `limits` are
     those that a resume has raised. `forgiven` are the attempts of each trial when the target was last looked
     at anew: what was lost until then does not count against it. `ended` and `brought_back` are the commands
-    run for the owners' server; `put_back` tells of the files that factors write. `takeovers` are what
-    guardians did; `taken_over` is what one did since the run was begun, or taken up: the target is not ours
-    any more. `baseline` is what the target was before the first trial.
+    run for the owners' server. `targets` are by their numbers.
     """
 
     state: str = initial(INVESTIGATION)
     exported: Exported | None = None
     started: RunStarted | None = None
-    surveyed: TargetSurveyed | None = None
-    baseline: Fingerprint | None = None
+    targets: Mapping[int, OnTarget] = field(default_factory=dict)
     asked: Asked = field(default_factory=Asked)
     planned: Mapping[str, TrialPlanned] = field(default_factory=dict)
     restore: RestorePlanned | None = None
@@ -378,12 +418,17 @@ class RunState:
     hypotheses: Mapping[str, str] = field(default_factory=dict)
     ended: CommandRun | None = None
     brought_back: CommandRun | None = None
-    put_back: FilesPutBack | None = None
-    guarded: TargetGuarded | None = None
-    takeovers: tuple[Takeover, ...] = ()
-    taken_over: Takeover | None = None
     concluded: Concluded | None = None
     sealed: Sealed | None = None
+
+    def on(self, target: int) -> OnTarget:
+        """How the run stands on a target."""
+        return self.targets.get(target, OnTarget())
+
+    @property
+    def first(self) -> OnTarget:
+        """How it stands on its first target, where `good` is restored."""
+        return self.on(FIRST)
 
     @property
     def dirty(self) -> bool:
@@ -398,7 +443,8 @@ class RunState:
     @property
     def out_of_reach(self) -> bool:
         """Whether the target was not ours in the end, or gave no answer: its guardian does the rest."""
-        last = self.restored() or next(reversed(self.judged()), None)
+        here = (a.settled for a in self.attempts.values() if a.settled is not None and a.target == FIRST)
+        last = self.restored() or next(reversed(tuple(here)), None)
         if last is None or not isinstance(last.outcome, Unresolved):
             return False
         if last.trial.control == "restore":
@@ -409,16 +455,12 @@ class RunState:
     @property
     def serving(self) -> str | None:
         """The target's folder of the good server that was left running, by us or by the guardian."""
-        if self.taken_over is not None:
-            return self.taken_over.good
+        if self.first.taken_over is not None:
+            return self.first.taken_over.good
         run = self.restored()
         if run is None or not isinstance(run.outcome, Passed):
             return None
         return self.attempts[run.trial.id, run.attempt].folder
-
-    def unheard(self, takeovers: Iterable[Takeover]) -> tuple[Takeover, ...]:
-        """What guardians have done and the journal does not know."""
-        return tuple(takeover for takeover in takeovers if takeover not in self.takeovers)
 
     def trial(self, name: str) -> Trial:
         """A trial that was planned, the restore among them."""
@@ -453,12 +495,16 @@ class RunState:
         last = self.last(trial)
         return last if last is not None and last.settled is None else None
 
-    def settled(self) -> tuple[Settled, ...]:
-        """The search's trials that have had their last word, in the order of that word."""
+    def settled(self, shows: int | None = None) -> tuple[Settled, ...]:
+        """The search's trials that have had their last word, in the order of that word.
+
+        With `shows`, the controls that show that target fit.
+        """
         return tuple(
             attempt.settled
             for (trial, _), attempt in self.attempts.items()
             if trial in self.planned
+            and self.planned[trial].shows == shows
             and attempt.settled is not None
             and attempt is self.last(trial)
             and self.next_attempt(trial) is None
@@ -474,10 +520,10 @@ class RunState:
         fails = [seconds for outcome, seconds in taken if isinstance(outcome, Failed)]
         return Costs.learnt(fails, [seconds for outcome, seconds in taken if isinstance(outcome, Passed)])
 
-    def in_flight(self) -> tuple[Trial, ...]:
-        """The search's trials that are planned and not settled."""
-        done = {s.trial.id for s in self.settled()}
-        return tuple(p.trial for p in self.planned.values() if p.trial.id not in done)
+    def in_flight(self, shows: int | None = None) -> tuple[Trial, ...]:
+        """The search's trials that are planned and not settled; with `shows`, that target's controls."""
+        done = {s.trial.id for s in self.settled(shows)}
+        return tuple(p.trial for p in self.planned.values() if p.shows == shows and p.trial.id not in done)
 
     def restored(self) -> Settled | None:
         """The last word about the restore."""
@@ -518,7 +564,9 @@ def apply(state: RunState, entry: Entry) -> RunState:
             return replace(state, started=event)
         case Resumed(reopens=False):
             resumed = _go(state, "resume")
-            return replace(state, state=resumed, limits=event.limits or state.limits, taken_over=None)
+            return replace(
+                state, state=resumed, limits=event.limits or state.limits, targets=_taken_up(state)
+            )
         case Resumed():
             return replace(
                 state,
@@ -526,29 +574,29 @@ def apply(state: RunState, entry: Entry) -> RunState:
                 limits=event.limits or state.limits,
                 forgiven=Counter(trial for trial, _ in state.attempts),
                 restore=None,
-                ended=None if state.brought_back or state.taken_over else state.ended,
+                ended=None if state.brought_back or state.first.taken_over else state.ended,
                 brought_back=None,
-                put_back=None,
-                taken_over=None,
+                targets={n: replace(stands, put_back=None) for n, stands in _taken_up(state).items()},
                 concluded=None,
                 sealed=None,
             )
-        case TargetGuarded():
-            return replace(state, guarded=event)
-        case GuardianActed(takeover=takeover):
+        case TargetGuarded(target=target):
+            return _with(state, target, replace(state.on(target), guarded=event))
+        case GuardianActed(target=target, takeover=takeover):
             good = (
                 (takeover.good,) if takeover.good is not None and takeover.good not in state.running else ()
             )
-            before = tuple(t for t in state.takeovers if t.fence != takeover.fence)
-            return replace(
-                state,
-                takeovers=(*before, takeover),
-                taken_over=takeover,
-                running=(*state.running, *good),
-            )
-        case TargetSurveyed():
-            baseline = state.baseline or event.fingerprint
-            return replace(state, state=_go(state, "survey"), surveyed=event, baseline=baseline)
+            stands = state.on(target)
+            before = tuple(t for t in stands.takeovers if t.fence != takeover.fence)
+            stands = replace(stands, takeovers=(*before, takeover), taken_over=takeover)
+            return replace(_with(state, target, stands), running=(*state.running, *good))
+        case TargetSurveyed(target=target):
+            baseline = state.on(target).baseline or event.fingerprint
+            stands = replace(state.on(target), surveyed=event, baseline=baseline)
+            surveyed = _with(state, target, stands)
+            return replace(surveyed, state=_go(state, "survey")) if target == FIRST else surveyed
+        case TargetLeft(target=target, why=why):
+            return _with(state, target, replace(state.on(target), left=why))
         case StackAsked():
             return replace(state, asked=event.asked)
         case TrialPlanned():
@@ -570,8 +618,8 @@ def apply(state: RunState, entry: Entry) -> RunState:
             return replace(state, ended=event)
         case CommandRun():
             return replace(state, brought_back=event)
-        case FilesPutBack():
-            return replace(state, put_back=event)
+        case FilesPutBack(target=target):
+            return _with(state, target, replace(state.on(target), put_back=event))
         case HypothesisMoved():
             moved = _moved(state, event.hypothesis, _MOVES[event.state])
             return replace(state, hypotheses={**state.hypotheses, event.hypothesis: moved})
@@ -583,6 +631,16 @@ def apply(state: RunState, entry: Entry) -> RunState:
             key = event.trial, event.attempt
             attempts = {**state.attempts, key: _advance(state, key, event, entry.at)}
             return replace(state, attempts=attempts, running=_running(state, event))
+
+
+def _with(state: RunState, target: int, stands: OnTarget) -> RunState:
+    """The state with what is known of a target now."""
+    return replace(state, targets={**state.targets, target: stands})
+
+
+def _taken_up(state: RunState) -> dict[int, OnTarget]:
+    """The targets, when a later process of ours has taken all of them again."""
+    return {n: replace(stands, taken_over=None, left="") for n, stands in state.targets.items()}
 
 
 def _go(state: RunState, name: str) -> str:
@@ -626,7 +684,14 @@ def _advance(state: RunState, key: tuple[str, int], event: OfAttempt, at: float)
     match event:
         case Launching():
             intent = _step(state, key, "intend")
-            return replace(intent, folder=event.folder, tag=event.tag, began=at, before=event.before)
+            return replace(
+                intent,
+                target=event.target,
+                folder=event.folder,
+                tag=event.tag,
+                began=at,
+                before=event.before,
+            )
         case Launched():
             return _step(state, key, "launch")
         case LogSeen():

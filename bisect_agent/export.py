@@ -215,10 +215,12 @@ def _known(source: RunFolder, machine: Known, also: Sequence[str]) -> tuple[Know
 def _told(source: RunFolder) -> Known:
     """What a run itself tells of its machine."""
     playbook = source.resolved()
-    target = playbook.target
-    url = urlsplit(target.host if "://" in target.host else f"//{target.host}")
-    hosts, users = {url.hostname or ""}, {url.username or ""}
-    kernels, paths = set[str](), {target.cwd, target.folder or "", *target.code}
+    hosts, users, kernels, paths = set[str](), set[str](), set[str](), set[str]()
+    for target in playbook.targets.values():
+        url = urlsplit(target.host if "://" in target.host else f"//{target.host}")
+        hosts.add(url.hostname or "")
+        users.add(url.username or "")
+        paths.update((target.cwd, target.folder or "", *target.code))
     public = set(playbook.caches.values())
     trials = {}
     journal = source.read(JOURNAL)
@@ -460,7 +462,8 @@ class _Copy:
             case Judged(settled=said):
                 trial = self.trials[said.trial.id][1]
                 seen, known = self.seen[said.trial.id, said.attempt], known_so_far(self.playbook, state)
-                return Judged(settled=judge(self.playbook, trial, said.attempt, seen, known))
+                there = self.playbook.at(state.attempts[trial.id, said.attempt].target)
+                return Judged(settled=judge(there, trial, said.attempt, seen, known))
             case _:
                 return self.redacted(event)
 

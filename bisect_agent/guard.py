@@ -25,13 +25,20 @@ class Held(TargetError):
 
 
 def take(
-    playbook: Playbook, edge: Edge, holder: str, locks: str, state: RunState, say: Callable[[str], None]
+    playbook: Playbook,
+    target: int,
+    edge: Edge,
+    holder: str,
+    locks: str,
+    state: RunState,
+    say: Callable[[str], None],
 ) -> tuple[AnyEvent, ...]:
-    """Takes the target, waiting for a guardian of this run that is at work there; what there is to record.
+    """Takes a target, waiting for a guardian of this run that is at work there; what there is to record.
 
     Args:
         playbook: what the guardian restores.
-        edge: the target.
+        target: its number.
+        edge: how it is reached.
         holder: who we are, for a person who finds the target taken.
         locks: the folder, on the target, of the locks.
         state: what is known of earlier guardians.
@@ -41,7 +48,7 @@ def take(
         Held: another investigation holds the target.
         Setback: the target gives no answer.
     """
-    plan = _plan(playbook, edge, holder, locks)
+    plan = _plan(playbook.at(target), edge, holder, locks)
     waits = False
     while (found := edge.launcher.guard(plan)).acting is not None:
         if not waits:
@@ -52,8 +59,9 @@ def take(
         raise Held(_held(edge.host.name, found.held), _REMEDY)
     assert found.fence is not None
     assert found.guardian is not None
-    acts = (GuardianActed(takeover=takeover) for takeover in state.unheard(found.reports))
-    return *acts, TargetGuarded(fence=found.fence, guardian=found.guardian)
+    fresh = state.on(target).unheard(found.reports)
+    acts = (GuardianActed(target=target, takeover=takeover) for takeover in fresh)
+    return *acts, TargetGuarded(target=target, fence=found.fence, guardian=found.guardian)
 
 
 _REMEDY = "wait for its end; where its agent is gone, `bisect-agent resume` goes on with it"

@@ -7,9 +7,9 @@ import secrets
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version as installed
 from pathlib import Path
 
@@ -19,14 +19,14 @@ from bisect_agent.clock import SystemClock
 from bisect_agent.edge import Edge
 from bisect_agent.engine import Engine, Listener
 from bisect_agent.errors import RESUMABLE, TargetError, UsageError
-from bisect_agent.events import AnyEvent, Resumed, RunStarted, RunState
+from bisect_agent.events import AnyEvent, Entry, GuardianActed, Resumed, RunStarted, RunState
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest, run_name
 from bisect_agent.guard import Held, take
 from bisect_agent.hosts import Host
 from bisect_agent.hosts.reach import reach
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import Journal, decode
-from bisect_agent.model import Limits, Playbook, StoppedBy
+from bisect_agent.model import FIRST, Limits, Playbook, StoppedBy
 from bisect_agent.standstill import BETWEEN_LOOKS
 from bisect_agent.target.launcher import Launcher, Setback
 
@@ -36,7 +36,7 @@ HOME = ".bisect-agent"
 
 @dataclass(frozen=True)
 class Means:
-    """What an investigation reaches its target with; `between_looks` as for an `Edge`, in seconds.
+    """What an investigation reaches its first target with; `between_looks` as for an `Edge`, in seconds.
 
     `say` is told what it waits for before there is a record.
     """
@@ -69,26 +69,27 @@ def open_new(
     means: Means | None = None,
     signatures: Path | None = None,
 ) -> Iterator[Investigation]:
-    """A new investigation of a playbook, its target held for us until we leave.
+    """A new investigation of a playbook, its targets held for us until we leave.
 
     `signatures` is a folder of the user's own.
 
     Raises:
         PlaybookError: the playbook cannot be used.
-        TargetError: another investigation holds the target.
+        TargetError: another investigation holds a target.
     """
     resolved = playbook.load(path, pins=pins, signatures=signatures)
     clock, means = SystemClock(), means or Means()
     name = run_name(resolved.title, clock.time(), secrets.token_hex(2))
     with ExitStack() as stack:
         stack.enter_context(masking(resolved))
-        host = means.host or stack.enter_context(reach(resolved.target.host))
-        check_script(host, resolved)
-        resolved = playbook.placed(resolved, host.home)
-        edge = _edge(host, means.between_looks, clock, resolved, name)
+        hosts = _hosts(stack, resolved, means)
+        for host in hosts.values():
+            check_script(host, resolved)
+        resolved = playbook.placed(resolved, *(host.home for host in hosts.values()))
+        edges = _edges(hosts, means, clock, resolved, name)
         folder = RunFolder.create(runs / name, path.read_bytes(), resolved)
         journal = stack.enter_context(Journal(folder.path, clock.time))
-        engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
+        engine = Engine(resolved, folder, journal, edges, version(), listener, _token)
         engine.begin(
             RunStarted(
                 run=name,
@@ -101,11 +102,13 @@ def open_new(
         )
         # After the first line: whoever is lost from here on can be resumed; the target may be ours by then.
         try:
-            engine.begin(*_take(stack, edge, resolved, folder.path, engine.state, means.say))
+            engine.begin(*_take(stack, edges, resolved, folder.path, engine.state, means.say))
         except Held:
             shutil.rmtree(folder.path)
-            with suppress(Setback, TargetError):
-                edge.launcher.discard(edge.folder)
+            for edge in edges.values():
+                with suppress(Setback, TargetError):
+                    edge.launcher.release()
+                    edge.launcher.discard(edge.folder)
             raise
         yield Investigation(engine, folder, resolved)
 
@@ -134,16 +137,19 @@ def open_again(
             raise UsageError(f"{run}: nothing was recorded before it ended", "run the playbook again")
         stack.enter_context(masking(folder.resolved()))
         reopens = answered or _reopens(state, run)
-        host = means.host or stack.enter_context(reach(folder.resolved().target.host))
-        resolved, limits = _unchanged(folder, state, state.started, host.home)
-        edge = _edge(host, means.between_looks, clock, resolved, state.started.run)
-        *acted, guarded = _take(stack, edge, resolved, run, state, means.say)
-        engine = Engine(resolved, folder, journal, edge, version(), listener, _token)
-        anew = reopens or bool(acted)
+        hosts = _hosts(stack, folder.resolved(), means)
+        homes = [host.home for host in hosts.values()]
+        resolved, limits = _unchanged(folder, state, state.started, homes)
+        edges = _edges(hosts, means, clock, resolved, state.started.run)
+        taken = _take(stack, edges, resolved, run, state, means.say)
+        acted = [event for event in taken if isinstance(event, GuardianActed)]
+        engine = Engine(resolved, folder, journal, edges, version(), listener, _token)
+        anew = reopens or any(event.target == FIRST for event in acted)
         resumed = Resumed(versions=_versions(), reopens=anew, limits=limits, lost=lost)
-        engine.begin(*acted, resumed, guarded)
+        engine.begin(*acted, resumed, *(event for event in taken if event not in acted))
         with _answering():
-            engine.sweep(_attempt_folders(edge))
+            for number, edge in edges.items():
+                engine.sweep(number, _attempt_folders(edge))
         if answered and state.concluded:
             engine.begin(state.concluded)
         yield Investigation(engine, folder, resolved)
@@ -168,7 +174,7 @@ _UNANSWERED = frozenset(
 
 
 def _unchanged(
-    folder: RunFolder, state: RunState, started: RunStarted, home: str
+    folder: RunFolder, state: RunState, started: RunStarted, homes: Sequence[str]
 ) -> tuple[Playbook, Limits | None]:
     """The run's playbook, with its limits as they are now; and these, where they were raised.
 
@@ -186,7 +192,9 @@ def _unchanged(
     source = Path(started.source)
     if not source.is_file():
         return was, None
-    now = playbook.placed(playbook.load(source, pins=started.pins), home)
+    now = playbook.load(source, pins=started.pins)
+    if len(now.targets) == len(homes):
+        now = playbook.placed(now, *homes)
     changed = [name for name in _QUESTION if getattr(now, name) != getattr(was, name)]
     lowered = [name for name in Limits.model_fields if getattr(now.limits, name) < getattr(was.limits, name)]
     if changed or lowered:
@@ -213,8 +221,31 @@ def _versions() -> dict[str, str]:
     return {"bisect_agent": version(), "python": sys.version.split()[0]}
 
 
+def _hosts(stack: ExitStack, resolved: Playbook, means: Means) -> dict[int, Host]:
+    """The machine of each target, reached until we leave."""
+    found = {FIRST: means.host or stack.enter_context(reach(resolved.target.host))}
+    for number, target in resolved.targets.items():
+        if number != FIRST:
+            found[number] = stack.enter_context(reach(target.host))
+    return found
+
+
+def _edges(
+    hosts: Mapping[int, Host], means: Means, clock: SystemClock, resolved: Playbook, name: str
+) -> dict[int, Edge]:
+    """The targets of a run: on each, its files lie in a folder of the run's own."""
+    return {
+        number: _edge(host, means.between_looks, clock, resolved.at(number), _folder(name, number))
+        for number, host in hosts.items()
+    }
+
+
+def _folder(name: str, number: int) -> str:
+    """What a run's folder is called on a target: two of them may be on one machine."""
+    return name if number == FIRST else f"{name}-on-{number}"
+
+
 def _edge(host: Host, between_looks: float, clock: SystemClock, resolved: Playbook, name: str) -> Edge:
-    """The target of a run: its files lie in a folder of the run's own."""
     ours = playbook.environment_for(host.environment, os.environ)
     place = f"{resolved.target.folder or f'{host.home}/{HOME}'}/{name}"
     return Edge(
@@ -238,50 +269,58 @@ def _attempt_folders(edge: Edge) -> list[str]:
 
 def restored(state: RunState) -> str | None:
     """The folder, on the target, of the restored server that a run has left running."""
-    if state.surveyed is None or state.serving is None:
+    if state.first.surveyed is None or state.serving is None:
         return None
-    return f"{state.surveyed.folder}/{state.serving}"
+    return f"{state.first.surveyed.folder}/{state.serving}"
 
 
 def stop_left(folder: RunFolder) -> str:
     """Ends what a run has left running, the restored server as a rule; returns what was done, as a sentence.
 
     Raises:
-        TargetError: something of it did not die, or the run's guardian has the target.
+        TargetError: something of it did not die, or the run's guardian has a target.
     """
     state = events.fold(decode(folder.read(JOURNAL)))
-    over = state.sealed is not None and (state.taken_over is None or state.taken_over.done)
-    if state.surveyed is None or (over and restored(state) is None):
+    acted = state.first.taken_over
+    over = state.sealed is not None and (acted is None or acted.done)
+    if state.first.surveyed is None or (over and restored(state) is None):
         return _NONE_LEFT
     resolved = folder.resolved()
-    with reach(resolved.target.host) as host:
-        launcher = Launcher(host, state.surveyed.folder, host.python)
-        with _answering():
+    # Where all is over, only the first target may have something: `good` is restored nowhere else.
+    concerned = {FIRST: state.first} if over else state.targets
+    ended, back = 0, list[str]()
+    for number, stands in concerned.items():
+        if stands.surveyed is None:
+            continue
+        there = resolved.at(number)
+        with reach(there.target.host) as host, _answering():
+            launcher = Launcher(host, stands.surveyed.folder, host.python)
             if over:
                 launcher.dismiss()
             else:
-                state = _heard(launcher, state, folder.path)
-            running = _running(state)
+                state = _heard(launcher, state, number, folder.path)
+            running = _running(state, number, stands.surveyed.folder)
             for attempt in running:
                 _end(launcher, attempt)
-            paths = playbook.files(resolved, resolved.good) if running else {}
+            paths = tuple(playbook.files(there, there.good)) if running else ()
             for path in paths:
                 launcher.put_back(path)
-    if not running:
+        ended += len(running)
+        back += paths
+    if not ended:
         return _NONE_LEFT
-    back = f"; {', '.join(paths)} as before the run" if paths else ""
-    return f"nothing of this run is left running{back}"
+    files = f"; {', '.join(back)} as before the run" if back else ""
+    return f"nothing of this run is left running{files}"
 
 
 _NONE_LEFT = "this run has left no server running"
 
 
-def _running(state: RunState) -> list[str]:
-    """The folders, on the target, of the restored server, and of attempts that nobody has ended."""
-    assert state.surveyed is not None
-    open_ones = [a.folder for a in state.attempts.values() if a.folder and a.observation is None]
-    good = restored(state)
-    return [*([good] if good else []), *(f"{state.surveyed.folder}/{name}" for name in open_ones)]
+def _running(state: RunState, number: int, folder: str) -> list[str]:
+    """The folders, on a target, of the restored server, and of attempts that nobody has ended."""
+    began = [a for a in state.attempts.values() if a.folder and a.target == number]
+    good = restored(state) if number == FIRST else None
+    return [*([good] if good else []), *(f"{folder}/{a.folder}" for a in began if a.observation is None)]
 
 
 def _end(launcher: Launcher, attempt: str) -> None:
@@ -291,8 +330,8 @@ def _end(launcher: Launcher, attempt: str) -> None:
         raise TargetError(f"still alive: {names}", "look at these processes; nothing else was touched")
 
 
-def _heard(launcher: Launcher, state: RunState, run: Path) -> RunState:
-    """The state of a run that has not ended, with what its guardian has done since.
+def _heard(launcher: Launcher, state: RunState, number: int, run: Path) -> RunState:
+    """The state of a run that has not ended, with what the guardian of a target has done since.
 
     Raises:
         TargetError: the guardian still has the target.
@@ -303,7 +342,9 @@ def _heard(launcher: Launcher, state: RunState, run: Path) -> RunState:
             f"{run}: its guardian holds the target, and restores the good server if nobody takes the run up",
             f"bisect-agent resume {run}",
         )
-    return replace(state, taken_over=found.reports[-1]) if found.reports else state
+    if not found.reports:
+        return state
+    return events.apply(state, Entry(0, 0.0, GuardianActed(target=number, takeover=found.reports[-1])))
 
 
 @contextmanager
@@ -316,17 +357,25 @@ def _answering(remedy: str = "look at the target, then try again") -> Iterator[N
 
 
 def _take(
-    stack: ExitStack, edge: Edge, resolved: Playbook, run: Path, state: RunState, say: Callable[[str], None]
+    stack: ExitStack,
+    edges: Mapping[int, Edge],
+    resolved: Playbook,
+    run: Path,
+    state: RunState,
+    say: Callable[[str], None],
 ) -> tuple[AnyEvent, ...]:
-    """Takes the target for this run alone, until we leave; whoever leaves early leaves it to the guardian."""
+    """Takes the targets for this run alone, until we leave; whoever leaves early leaves them to guardians."""
     holder = f"{socket.gethostname()} pid {os.getpid()}, run {run}"
-    with _answering(f"bisect-agent resume {run}"):
-        edge.launcher.install()
-        taken = take(resolved, edge, holder, f"{edge.host.home}/{HOME}/locks", state, say)
+    taken: list[AnyEvent] = []
+    for number, edge in edges.items():
+        with _answering(f"bisect-agent resume {run}"):
+            edge.launcher.install()
+            locks = f"{edge.host.home}/{HOME}/locks"
+            taken += take(resolved, number, edge, holder, locks, state, say)
+        stack.callback(_leave, edge)
+    return tuple(taken)
 
-    def leave() -> None:
-        with suppress(Setback, TargetError):
-            edge.launcher.hand_over()
 
-    stack.callback(leave)
-    return taken
+def _leave(edge: Edge) -> None:
+    with suppress(Setback, TargetError):
+        edge.launcher.hand_over()

@@ -301,6 +301,10 @@ class Target(Frozen):
     code: tuple[str, ...] = Field(default=(), exclude_if=lambda code: not code)
 
 
+FIRST = 1
+"""The number of a run's first target; the further ones follow in their order."""
+
+
 class Kind(StrEnum):
     """What the launch script is."""
 
@@ -386,12 +390,13 @@ class Playbook(Frozen):
     `leaves` are patterns of files that an attempt may leave behind. `every_cause` says that the search goes
     on after the first cause. `error` says that the failure may be flaky, and how often a verdict may be
     wrong; None where every failure shows itself. `notify` are the names of variables of ours whose values
-    say who is told of the end.
+    say who is told of the end. `others` are the further targets, on which trials run beside the first.
     """
 
     title: str
     kind: Kind
     target: Target
+    others: tuple[Target, ...] = Field(default=(), exclude_if=lambda others: not others)
     launch: str
     factors: tuple[Factor, ...]
     good: Configuration
@@ -409,6 +414,17 @@ class Playbook(Frozen):
     every_cause: bool = False
     error: float | None = Field(default=None, exclude_if=lambda error: error is None)
     notify: tuple[str, ...] = Field(default=(), exclude_if=lambda names: not names)
+
+    @property
+    def targets(self) -> Mapping[int, Target]:
+        """All targets by their numbers."""
+        return dict(enumerate((self.target, *self.others), FIRST))
+
+    def at(self, number: int) -> Playbook:
+        """The playbook as it is on one of its targets. Nothing is left running on a further one."""
+        if number == FIRST:
+            return self
+        return self.model_copy(update={"target": self.targets[number], "others": (), "restore": "none"})
 
     def possible(self, configuration: Configuration) -> bool:
         """Whether no factor's `requires` or `excludes` forbids a configuration."""

@@ -26,7 +26,7 @@ from bisect_agent.hosts.address import Address
 from bisect_agent.hosts.reach import LOCAL
 from bisect_agent.hour import Hour
 from bisect_agent.investigation import Means, open_again, open_new, stop_left
-from bisect_agent.model import Command, Playbook, Reason, Unresolved
+from bisect_agent.model import Command, Playbook, Reason, Target, Unresolved
 from bisect_agent.notify import Message, send
 from bisect_agent.report.commands import word
 from bisect_agent.report.digest import Brief, Digest
@@ -95,6 +95,22 @@ def _called(paths: Sequence[Path]) -> list[str]:
     return [name if count[name] == 1 else str(path) for name, path in zip(short, paths, strict=True)]
 
 
+def queues(queued: Sequence[Queued]) -> list[list[int]]:
+    """The places of the playbooks that can be used, those together that share a machine.
+
+    A playbook of several targets makes one queue of theirs.
+    """
+    found: list[tuple[set[object], list[int]]] = []
+    for place, item in enumerate(queued):
+        if isinstance(item.read, Playbook):
+            machines = {_machine(target.host) for target in item.read.targets.values()}
+            joined = [queue for queue in found if queue[0] & machines]
+            found = [queue for queue in found if not queue[0] & machines]
+            places = sorted([place, *(p for _, theirs in joined for p in theirs)])
+            found.append((machines.union(*(theirs for theirs, _ in joined)), places))
+    return [places for _, places in found]
+
+
 # --- one run ----------------------------------------------------------------------------------------
 
 
@@ -157,8 +173,8 @@ class Terms:
 
 
 @dataclass
-class _Target:
-    """A target in the course of a night: the places in the queue that are its own.
+class _Queue:
+    """What is run one after another: the places in the night of those that share a machine.
 
     `serving` are those whose good server was left running, with the seconds that its restore took;
     `stopped` are those whose was ended since a later run needed the port, in the order of that. `dirty`
@@ -229,8 +245,8 @@ class Night:
                 self._end(place, item.read.code, str(item.read))
         self._write()
         threads = [
-            threading.Thread(target=self._work, args=(_Target(places),), daemon=True)
-            for places in self._by_target().values()
+            threading.Thread(target=self._work, args=(_Queue(places),), daemon=True)
+            for places in queues(self._queued)
         ]
         for thread in threads:
             thread.start()
@@ -241,36 +257,28 @@ class Night:
         self._change(notes=(*self._digest.notes, *self._tell()))
         return self._digest
 
-    def _by_target(self) -> dict[object, list[int]]:
-        """The places of the playbooks that can be used, by the machine that they run on."""
-        found: dict[object, list[int]] = {}
-        for place, item in enumerate(self._queued):
-            if isinstance(item.read, Playbook):
-                found.setdefault(_machine(item.read.target.host), []).append(place)
-        return found
-
     # --- one target -----------------------------------------------------------------------------------
 
-    def _work(self, target: _Target) -> None:
-        for place in target.places:
-            self._guarded(self._one, place, target)
-        for place in reversed(target.stopped):
-            self._guarded(self._bring_back, place, target)
+    def _work(self, queue: _Queue) -> None:
+        for place in queue.places:
+            self._guarded(self._one, place, queue)
+        for place in reversed(queue.stopped):
+            self._guarded(self._bring_back, place, queue)
 
-    def _guarded(self, deed: Callable[[int, _Target], None], place: int, target: _Target) -> None:
+    def _guarded(self, deed: Callable[[int, _Queue], None], place: int, queue: _Queue) -> None:
         """An error of this room's own is its run's; no other must suffer from it."""
         try:
-            deed(place, target)
+            deed(place, queue)
         except Exception as error:
             self._say(traceback.format_exc())
             found = self._digest.runs[place].found or f"{type(error).__name__}: {error}"
             self._end(place, ExitCode.BUG, found)
 
-    def _one(self, place: int, target: _Target) -> None:
+    def _one(self, place: int, queue: _Queue) -> None:
         """One run, from its turn to its place in the digest."""
         item, run = self._queued[place], self._digest.runs[place]
         assert isinstance(item.read, Playbook)
-        if held_back := self._held_back(item.read, target):
+        if held_back := self._held_back(item.read, queue):
             self._end(place, *held_back)
             return
         run = run.model_copy(update={"state": "running", "began": self._clock.time()})
@@ -288,7 +296,7 @@ class Night:
             ):
                 folder, engine = opened.folder.path, opened.engine
                 self._put(place, run := run.model_copy(update={"folder": str(folder.resolve())}))
-                kept = self._make_room(opened.playbook, target, item.name)
+                kept = self._make_room(opened.playbook, queue, item.name)
                 with self._steered(engine):
                     outcome = engine.run(hour=replace(hour, kept=kept) if hour else None)
                 write_reports(opened.folder, outcome.verdict)
@@ -300,59 +308,60 @@ class Night:
             self._say(f"{item.name}: {traceback.format_exc()}")
         run = _masked(ended(run, folder, failed, self._clock.time()), _hidden([item.read]))
         if engine is not None:
-            target.dirty = _dirt(engine.state, item.name)
+            queue.dirty = _dirt(engine.state, item.name)
             if run.serves:
-                target.serving[place] = _took(engine.state)
+                queue.serving[place] = _took(engine.state)
         if run.code is ExitCode.NOT_RESTORED:  # What cannot wait until the morning.
             run = run.model_copy(update={"notes": (*run.notes, *self._warned(run, item.read))})
         self._put(place, run)
 
-    def _held_back(self, asked: Playbook, target: _Target) -> tuple[ExitCode, str] | None:
+    def _held_back(self, asked: Playbook, queue: _Queue) -> tuple[ExitCode, str] | None:
         """Why a run is not begun, and what that comes to."""
         hour = self._terms.hour
         if self.interrupts:
             return ExitCode.INTERRUPTED, "not begun: the night was interrupted"
         needed = ending(asked.limits)
-        needed += sum(target.serving[place] for place in self._in_the_way(asked, target))
+        needed += sum(queue.serving[place] for place in self._in_the_way(asked, queue))
         if isinstance(asked.restore, Command):
             needed += asked.limits.start  # People use what runs there, and nobody knows how long it takes.
         if hour and hour.left(self._clock) <= needed:
             return ExitCode.BUDGET, f"not begun: --until {hour}"
-        if target.dirty:
-            return ExitCode.TARGET, f"not begun: {target.dirty}"
+        if queue.dirty:
+            return ExitCode.TARGET, f"not begun: {queue.dirty}"
         return None
 
-    def _in_the_way(self, asked: Playbook, target: _Target) -> list[int]:
+    def _in_the_way(self, asked: Playbook, queue: _Queue) -> list[int]:
         """The earlier runs of this night whose good servers have a port that is needed now."""
-        wanted = set(asked.target.ports)
-        return [place for place in target.serving if wanted & self._ports(place)]
+        wanted = {port for target in asked.targets.values() for port in _ports(target)}
+        return [place for place in queue.serving if wanted & self._served(place)]
 
-    def _ports(self, place: int) -> set[int]:
+    def _served(self, place: int) -> set[_Port]:
+        """The ports of the good server that a run leaves running."""
         read = self._queued[place].read
-        return set(read.target.ports) if isinstance(read, Playbook) else set()
+        return _ports(read.target) if isinstance(read, Playbook) else set()
 
-    def _make_room(self, asked: Playbook, target: _Target, name: str) -> float:
+    def _make_room(self, asked: Playbook, queue: _Queue, name: str) -> float:
         """Ends the good servers that are in the way; returns how long it takes to bring them up again."""
         kept = 0.0
-        for place in self._in_the_way(asked, target):
+        for place in self._in_the_way(asked, queue):
             run = self._digest.runs[place]
             try:
                 stop_left(RunFolder(Path(run.folder)))
             except BisectError as error:
                 self._say(f"{name}: {error}")  # Its port is taken, which ends the run that needs it.
                 continue
-            target.stopped[place] = target.serving.pop(place)
-            kept += target.stopped[place]
+            queue.stopped[place] = queue.serving.pop(place)
+            kept += queue.stopped[place]
             note = f"its good server was stopped, since {name} needed the port"
             told = {"notes": (*run.notes, note), "serves": False, "commands": ()}
             self._put(place, run.model_copy(update=told))
         return kept
 
-    def _bring_back(self, place: int, target: _Target) -> None:
+    def _bring_back(self, place: int, queue: _Queue) -> None:
         """Brings a good server up again that was stopped for a later run which has left none in its place."""
         run = self._digest.runs[place]
-        taken = {port for other in target.serving for port in self._ports(other)}
-        if taken & self._ports(place) or target.dirty or self.interrupts >= LEAVE:
+        taken = {port for other in queue.serving for port in self._served(other)}
+        if taken & self._served(place) or queue.dirty or self.interrupts >= LEAVE:
             return
         path, failed = Path(run.folder), None
         try:
@@ -367,7 +376,7 @@ class Night:
             self._say(f"{run.name}: {error}")
         run = ended(run, path, failed, self._clock.time())
         if run.serves:
-            target.serving[place] = 0.0
+            queue.serving[place] = 0.0
             note = "its good server was brought up again, since no later run has left one"
         else:
             note = "its good server could not be brought up again"
@@ -445,6 +454,14 @@ def _waiting(item: Queued) -> Brief:
     if isinstance(item.read, BisectError):
         return Brief(name=item.name, playbook=str(item.path))
     return Brief(name=item.name, playbook=str(item.path), title=item.read.title, target=item.read.target.host)
+
+
+_Port = tuple[object, int]
+"""A machine, and a port of it."""
+
+
+def _ports(target: Target) -> set[_Port]:
+    return {(_machine(target.host), port) for port in target.ports}
 
 
 def _machine(host: str) -> object:

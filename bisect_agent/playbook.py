@@ -19,6 +19,7 @@ from bisect_agent.errors import UsageError
 from bisect_agent.hosts.address import Address
 from bisect_agent.launches import complaints, left_behind, words
 from bisect_agent.model import (
+    FIRST,
     Cached,
     Command,
     Configuration,
@@ -72,6 +73,7 @@ _KEYS = (
     "kind",
     "profile",
     "target",
+    "targets",
     "pass",
     "secrets",
     "launch",
@@ -89,8 +91,9 @@ _KEYS = (
     "restore",
     "notify",
 )
-_LATER = ("targets",)
 
+_TARGETS = "targets: [{host: ssh://gpu-1, ports: [30000]}, {host: ssh://gpu-2, ports: [30000]}]"
+_TARGETS_APART = "another host, another port (told by `env`, say), or another `cwd`"
 _LAUNCH = 'launch: exec python3 server.py "$@"'
 _RESTORE = "restore: {command: systemctl start my-server}"
 _CONFIDENCE = "confidence: {error: 0.01}"
@@ -223,27 +226,40 @@ def takes_arguments(script: str) -> bool:
     return quoted and any("$@" in word or "${@}" in word for word in words(script))
 
 
-def placed(playbook: Playbook, home: str) -> Playbook:
-    """The playbook with the home folder of its target in place of `~`."""
+def placed(playbook: Playbook, *homes: str) -> Playbook:
+    """The playbook with the home folder of each of its targets in place of `~`.
 
-    def place(path: str) -> str:
-        return home + path[len(HOME) :] if path == HOME or path.startswith(f"{HOME}/") else path
-
-    target = playbook.target
-    folder = None if target.folder is None else place(target.folder)
+    Raises:
+        UsageError: a file would have another path on another target.
+    """
+    first, *others = map(_placed_target, playbook.targets.values(), homes)
+    for factor in playbook.factors:
+        if isinstance(factor, FileFactor) and len({_under(factor.path, home) for home in homes}) > 1:
+            found = f"`{factor.path}` of {factor.name} is another path on each target: {', '.join(homes)}"
+            raise UsageError(found, "name it from the folder that the launch script runs in, or from /")
     return playbook.model_copy(
         update={
-            "target": target.model_copy(
-                update={"cwd": place(target.cwd), "folder": folder, "code": tuple(map(place, target.code))}
-            ),
+            "target": first,
+            "others": tuple(others),
             "factors": tuple(
-                factor.model_copy(update={"path": place(factor.path)})
+                factor.model_copy(update={"path": _under(factor.path, homes[0])})
                 if isinstance(factor, FileFactor)
                 else factor
                 for factor in playbook.factors
             ),
         }
     )
+
+
+def _placed_target(target: Target, home: str) -> Target:
+    folder = None if target.folder is None else _under(target.folder, home)
+    code = tuple(_under(path, home) for path in target.code)
+    return target.model_copy(update={"cwd": _under(target.cwd, home), "folder": folder, "code": code})
+
+
+def _under(path: str, home: str) -> str:
+    """A path with the home folder in place of `~`."""
+    return home + path[len(HOME) :] if path == HOME or path.startswith(f"{HOME}/") else path
 
 
 def files(playbook: Playbook, configuration: Configuration) -> dict[str, str | None]:
@@ -263,10 +279,12 @@ def secrets_of(playbook: Playbook, ours: Mapping[str, str]) -> dict[str, str]:
     of a log. Nor is what only turns something on.
     """
     levels = (value for factor in _env_factors(playbook) for value in factor.levels.values())
-    written = [*playbook.target.env.values(), *(value for value in levels if value is not None)]
+    targets = playbook.targets.values()
+    written = [value for target in targets for value in target.env.values()]
+    written += [value for value in levels if value is not None]
     names = [name for value in written for name in variables.references(value)]
-    names += [name for name in playbook.target.passed if variables.looks_secret(name)]
-    names += [*playbook.target.secrets, *playbook.notify]
+    names += [name for target in targets for name in target.passed if variables.looks_secret(name)]
+    names += [*(name for target in targets for name in target.secrets), *playbook.notify]
     return {
         name: ours[name]
         for name in names
@@ -288,7 +306,7 @@ def _env_factors(playbook: Playbook) -> Iterator[EnvFactor]:
 
 def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
     required = {"playbook": f"playbook: {VERSION}", "factors": FACTORS_EXAMPLE}
-    keys = top.section(_KEYS, later=_LATER, required=required, remedy=f"begin with: playbook: {VERSION}")
+    keys = top.section(_KEYS, required=required, remedy=f"begin with: playbook: {VERSION}")
     if not top.is_mapping:
         top.problems.check()
     _check_version(keys.get("playbook"), top.problems)
@@ -299,15 +317,22 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
     good, bad = read_good_and_bad(top, keys, factors)
     suspects = read_suspects(keys.get("suspects"), good, bad)
     varied = [*(setting.factor for setting in bad.differs(good)), *suspects]
-    target = _target(top, keys, kind, folder, ours)
     launch = _launch(top, keys, kind, folder, factors)
+    places = _places(keys)
+    targets = [
+        _with_further_ports(_target(place, top, keys, kind, folder, ours), profile, launch, factors)
+        for place in places
+    ]
+    _keep_apart(places, targets, kind)
+    target, *others = targets or [Target(host="local", cwd=str(folder))]
     families = profile.families if profile else ()
     cached = _cached(keys.get("caches"), profile)
     limits = FLAKY_LIMITS if "confidence" in keys else {}
     return Playbook(
         title=keys["title"].text("title: what this is about") if "title" in keys else path.stem,
         kind=kind,
-        target=_with_further_ports(target, profile, launch, factors),
+        target=target,
+        others=tuple(others),
         launch=launch,
         factors=_witnessed(factors, profile),
         good=good,
@@ -470,10 +495,44 @@ def _pinned(playbook: Playbook, pins: Mapping[str, str]) -> Playbook:
 # --- target, launch ---------------------------------------------------------------------------------
 
 
+def _places(keys: Mapping[str, Field]) -> list[Field | None]:
+    """Where the target is described, or each of several."""
+    if "targets" not in keys:
+        return [keys.get("target")]
+    field = keys["targets"]
+    if "target" in keys:
+        field.refuse_key("both `target` and `targets` are given", "remove one of the two")
+    if field.is_empty_list:
+        field.refuse("`targets` must name one at least", _TARGETS)
+    items = field.items(_TARGETS)
+    for item in items[FIRST:]:
+        if item.is_mapping and (stop := item.entries("").get("stop")) is not None:
+            found = f"`{stop.path}`: a server is left running in the end on the first target alone"
+            stop.refuse_key(found, "leave it out: on the others nothing may run")
+    return [*items]
+
+
+def _keep_apart(places: Sequence[Field | None], targets: Sequence[Target], kind: Kind) -> None:
+    """No two targets may get in each other's way."""
+    for number, (place, here) in enumerate(zip(places, targets, strict=True), FIRST):
+        for before, other in enumerate(targets[: number - FIRST], FIRST):
+            ports = sorted(set(here.ports) & set(other.ports))
+            shared = [f"port {port}" for port in ports[:1]]
+            if kind is Kind.JOB and not (here.ports and other.ports) and here.cwd == other.cwd:
+                shared = ["folder"]
+            if place is not None and here.host == other.host and shared:
+                found = f"targets {before} and {number} share {here.host} and its {shared[0]}"
+                place.refuse(found, _TARGETS_APART)
+
+
 def _target(
-    top: Field, keys: Mapping[str, Field], kind: Kind, folder: Path, ours: Mapping[str, str]
+    field: Field | None,
+    top: Field,
+    keys: Mapping[str, Field],
+    kind: Kind,
+    folder: Path,
+    ours: Mapping[str, str],
 ) -> Target:
-    field = keys.get("target")
     known = ("host", "ports", "cwd", "folder", "env", "pass", "secrets", "stop", "code")
     entries = {} if field is None else field.section(known, remedy="target: {host: local}")
     if "host" in entries:

@@ -98,11 +98,11 @@ _SEPARATOR = re.compile(rb"((?:\\?/)+)")
 _NAME = rb"(?:\\[.@+~%-]|[\w.@+~%\x80-\xff-])+"
 _NAMES = _NAME + rb"(?:(?:\\?/)+" + _NAME + rb")*"
 _PATH = re.compile(
-    rb"/(?:(?<![\w./~$)}\]*?\\-].)|(?<=:///)|(?<=\\[nrt]/)|(?<=[\d;\[]m/)|(?<=-[IL]/)|(?<=HOME/)|(?<=HOME}/)|(?<=~/))"
-    + _NAMES
+    rb"/(?:(?<![\w./~$)}\]*?\\-].)|(?<=:///)|(?<=\\[nrt]/)|(?<=[\d;\[]m/)|(?<=-[IL]/)|(?<=HOME/)|(?<=HOME}/)|(?<=~/)"
+    rb"|(?<=\w//)(?=" + _NAME + rb"/))" + _NAMES
 )
 _ESCAPED_PATH = re.compile(rb"\\/(?:(?<![\w./~$)}\]*?\\-]..)|(?<=:\\/\\/\\/))" + _NAMES)
-"""An absolute path, also behind an escape sequence, `-I`, `$HOME` or `~`; the slashes may be escaped."""
+"""An absolute path, also behind an escape sequence, `-I`, `$HOME`, `~` or a site. Slashes may be escaped."""
 _PLAIN = re.compile(_NAME)
 """A name as it is found in any text; one with a blank is found where it is known."""
 

@@ -55,6 +55,9 @@ def playbook_schema() -> Schema:
                 ),
                 "profile": _said(_choice(*profiles.names()), "The stack: how it is observed and asked."),
                 "target": _target(),
+                "targets": _said(
+                    _list(_target(), 1), "Several, on which trials run at once; the first is restored."
+                ),
                 "pass": _said(_list(_TEXT), "Names of variables that every attempt takes from ours."),
                 "secrets": _said(_list(_TEXT), "Names of variables of ours whose values are never shown."),
                 "launch": _said({"type": "string"}, 'The launch script, run by bash; flags arrive as "$@".'),

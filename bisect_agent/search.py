@@ -137,6 +137,21 @@ def step(
     return Next(tuple(wanted))
 
 
+def control(playbook: Playbook, settled: Sequence[Settled], place: str) -> Wanted | Finished | None:
+    """The next run of `good` or of `bad` where only these are run; None once both have shown themselves.
+
+    `place` ends the names of the trials.
+    """
+    table = Table(playbook, settled)
+    found = _controls(playbook, table)
+    if found is None or isinstance(found, Finished):
+        return found
+    trial = _trial(table, found[0].configuration, "")
+    again = f"-{trial.replicate}" if trial.replicate > 1 else ""
+    named = trial.model_copy(update={"id": f"{trial.control}-{place}{again}"})
+    return Wanted(named, found[0].why, found[0].fails)
+
+
 def _trial(table: Table, configuration: Configuration, name: str) -> Trial:
     """The trial of a configuration.
 
@@ -164,14 +179,18 @@ def _ideas(
     playbook: Playbook, table: Table, costs: Costs, flying: Sequence[Configuration]
 ) -> list[_Idea] | Finished:
     """The configurations worth a run now, the most wanted first; or the end."""
-    controls = _good(playbook, table) or _bad(playbook, table)
-    if controls:
+    if controls := _controls(playbook, table):
         return controls
     if run := table.wavering():
         by = StoppedBy.CAUSE if table.causes else StoppedBy.NOT_ESTABLISHED
         return Finished(by, f"{run.trial.id} does not fail each time: {FLAKY}")
     inquiry = table.inquiry
     return _others(table) if inquiry.cause else _sought(inquiry, costs, flying)
+
+
+def _controls(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:
+    """`good` first, then `bad`: None when both have shown themselves."""
+    return _good(playbook, table) or _bad(playbook, table)
 
 
 def _good(playbook: Playbook, table: Table) -> list[_Idea] | Finished | None:

@@ -42,9 +42,10 @@ class Costs:
         That is where a run holds the best share of the possible causes: the capacity of a channel whose
         letters have costs (Shannon 1948), in which a failure is missed at times.
         """
-        return min(self._seconds(held / 100, rate) for held in range(1, 100))
+        return min(self.seconds(held / 100, rate) for held in range(1, 100))
 
-    def _seconds(self, held: float, rate: float) -> float:
+    def seconds(self, held: float, rate: float) -> float:
+        """Seconds that a bit takes where a run holds this share of the possible causes."""
         fails = held * rate
         bits = entropy(fails, 1 - fails) - held * entropy(rate, 1 - rate)
         return (fails * self.fails + (1 - fails) * self.passes) / bits if bits > 0 else math.inf

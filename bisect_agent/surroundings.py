@@ -199,9 +199,41 @@ def changes(was: Fingerprint, now: Fingerprint) -> tuple[str, ...]:
             found[group] = f"{group}: known before, and now not: {now.unread[group]}"
         else:
             found[name] = f"{name}: {before} → {after}"
-    lines = tuple(found.values())
+    return _few(tuple(found.values()))
+
+
+def _few(lines: tuple[str, ...]) -> tuple[str, ...]:
     more = len(lines) - LINES
     return (*lines[:LINES], f"and {more} more") if more > 0 else lines
+
+
+def unlike(first: Fingerprint, other: Fingerprint) -> tuple[str, ...]:
+    """In what another target differs from the first, a line each; what one of them does not tell is left out.
+
+    Which GPUs they are, and when a package was installed, is each target's own.
+    """
+    one, two = _kinds(first), _kinds(other)
+    hidden = first.unread.keys() | other.unread.keys()
+    names = [name for name in dict.fromkeys((*one, *two)) if _group(name) not in hidden]
+    return _few(
+        tuple(
+            f"{name}: {one.get(name, _NONE)} on the first, {two.get(name, _NONE)} here"
+            for name in names
+            if one.get(name) != two.get(name)
+        )
+    )
+
+
+def _kinds(seen: Fingerprint) -> dict[str, str]:
+    """A fingerprint without what tells one machine from another that is like it."""
+    own = (f"{GPU} GPU-", f"{GPU} MIG-")
+    gpus = sorted(kind for name, kind in seen.parts.items() if name.startswith(own))
+    parts = {
+        name: told.partition(" of ")[0] if _group(name) == PACKAGE else told
+        for name, told in seen.parts.items()
+        if not name.startswith(own)
+    }
+    return {**parts, GPU: ", ".join(gpus)}
 
 
 def _group(name: str) -> str:

@@ -12,6 +12,7 @@ from bisect_agent.claims import HypothesisResult, assess, gap, relevant
 from bisect_agent.events import SCHEMA, Attempt, RunState, TrialPlanned
 from bisect_agent.evidence import VOTES, Answer, Boundary, Healing, Inquiry, Standing, Table, accused
 from bisect_agent.model import (
+    FIRST,
     Cached,
     Command,
     Configuration,
@@ -38,7 +39,7 @@ LATER = 10.0
 
 
 class TrialResult(Frozen):
-    """One attempt. `started` is in seconds since the epoch."""
+    """One attempt. `started` is in seconds since the epoch, `target` the number of that on which it ran."""
 
     id: str
     control: Literal["good", "bad", "restore"] | None = None
@@ -55,6 +56,7 @@ class TrialResult(Frozen):
     started: float
     seconds: float
     phase: str
+    target: int = Field(default=FIRST, exclude_if=lambda number: number == FIRST)
 
 
 class Rate(Frozen):
@@ -119,7 +121,7 @@ def conclude(playbook: Playbook, state: RunState, version: str) -> Verdict:
     leads = tuple(result for s in table.leads() if (result := _symptom(s)))
     good_first = _good_first(playbook, table)
     good_restored = _good_restored(playbook, state, good_first)
-    unknown = _unknown(playbook, table, symptom)
+    unknown = (*_unknown(playbook, table, symptom), *_elsewhere(playbook, table, state))
     stopped = state.concluded.stopped_by if state.concluded else StoppedBy.BUG
     detail = state.concluded.detail if state.concluded else ""
     return Verdict(
@@ -178,6 +180,7 @@ def _trial(planned: TrialPlanned, attempt: Attempt, run: Settled) -> TrialResult
         started=attempt.began,
         seconds=round(max(0.0, attempt.ended - attempt.began), 3),  # the wall clock may be set back
         phase=outcome.symptom.phase if isinstance(outcome, Failed) else attempt.phase,
+        target=attempt.target,
     )
 
 
@@ -194,8 +197,8 @@ def _good_first(playbook: Playbook, table: Table) -> Control:
 def _good_restored(playbook: Playbook, state: RunState, first: Control) -> Control:
     if playbook.restore == "none":
         return Control(ok=None, reason="the playbook says `restore: none`")
-    if state.taken_over is not None:
-        return _left(state.taken_over)
+    if state.first.taken_over is not None:
+        return _left(state.first.taken_over)
     if isinstance(playbook.restore, Command):
         return _brought_back(state)
     if first.ok is not True:
@@ -251,6 +254,21 @@ def _unknown(playbook: Playbook, table: Table, symptom: SymptomResult | None) ->
     if untried:
         gaps.append(f"whether it needs {', '.join(untried)}: not among the suspects")
     return tuple(dict.fromkeys(gaps))
+
+
+def _elsewhere(playbook: Playbook, table: Table, state: RunState) -> Iterator[str]:
+    """What it means that there were several targets: which was not used, which pair lies on two."""
+    for number, target in playbook.targets.items():
+        if why := state.on(number).left:
+            yield f"what target {number} ({target.host}) would have shown: it was left, {why}"
+    ran = {name: attempt.target for (name, _), attempt in state.attempts.items()}
+    for pair in table.pairs:
+        passes = ran[pair.passing]
+        if passes not in {ran[pair.failing], ran[pair.again]}:
+            yield (
+                f"whether {pair.setting} matters on one target alone: {pair.passing} ran on target {passes},"
+                f" {pair.failing} and {pair.again} elsewhere; on each, `good` works and `bad` fails"
+            )
 
 
 def _boundary(inquiry: Inquiry, found: Boundary) -> Iterator[str]:

@@ -135,7 +135,8 @@ def _rejudge(playbook: Playbook, state: RunState, event: Judged, where: str) -> 
     attempt = state.attempts.get((said.trial.id, said.attempt))
     if attempt is None or attempt.observation is None:
         raise DamagedRun(f"{where}: an attempt is judged that was never closed")
-    again = judge(playbook, said.trial, said.attempt, attempt.observation, known_so_far(playbook, state))
+    there, seen = playbook.at(attempt.target), known_so_far(playbook, state)
+    again = judge(there, said.trial, said.attempt, attempt.observation, seen)
     if again != said:
         raise DamagedRun(f"{where}: another outcome follows from what was observed")
 

@@ -410,7 +410,6 @@ class Field:
         self,
         known: Collection[str],
         *,
-        later: Collection[str] = (),
         required: Mapping[str, str] | None = None,
         remedy: str,
     ) -> dict[str, Field]:
@@ -418,18 +417,13 @@ class Field:
 
         Args:
             known: the keys that may be there.
-            later: keys of the format that this version does not support yet.
             required: the keys that must be there, each with an example.
             remedy: what to write where no mapping stands.
         """
         entries = self.entries(remedy)
         meant: set[str] = set()
         for name, entry in entries.items():
-            if name in later:
-                entry.refuse_key(
-                    f"`{entry.path}` is not supported yet by this version", "leave it out, or upgrade"
-                )
-            elif name not in known:
+            if name not in known:
                 entry.refuse_key(f"unknown key `{entry.path}`", nearest(name, known))
                 meant.update(get_close_matches(name, known, n=1))
         if self.is_mapping:

@@ -20,7 +20,7 @@ from bisect_agent.events import Entry, RunStarted
 from bisect_agent.folder import PLAYBOOK, RESOLVED, RunFolder, digest
 from bisect_agent.hosts import Completed, Stat
 from bisect_agent.journal import Journal
-from bisect_agent.model import Configuration, Playbook
+from bisect_agent.model import FIRST, Configuration, Playbook
 from bisect_agent.playbook import secrets_of
 from bisect_agent.target.launcher import ALREADY_CLAIMED, Launcher, Plan
 from tests.worlds import HANGS, READY, World
@@ -462,7 +462,10 @@ def _listener(pid: int, name: str, *, ours: bool) -> dict[str, object]:
 
 
 class Lab:
-    """An investigation of a fake target, in a run folder of its own."""
+    """An investigation of a fake target, in a run folder of its own.
+
+    `further` are the stacks of further targets, where the playbook has some: what is run there.
+    """
 
     def __init__(
         self,
@@ -472,25 +475,35 @@ class Lab:
         listener: Listener | None = None,
         ours: Mapping[str, str] = MappingProxyType({"HOME": "/root"}),
         clock: FakeClock | None = None,
+        further: Sequence[Stack] = (),
     ) -> None:
         self.clock = clock or FakeClock()
-        self.host = FakeHost(self.clock, playbook, stack)
+        self.hosts = {
+            number: FakeHost(self.clock, playbook.at(number), there)
+            for number, there in enumerate((stack, *further), FIRST)
+        }
+        self.host = self.hosts[FIRST]
         self.folder = RunFolder.create(path, b"playbook: 1\n", playbook)
         self.journal = Journal(path, self.clock.time)
         self.listener = listener
-        self.edge = Edge(
-            host=self.host,
-            launcher=Launcher(self.host, FOLDER),
-            folder=FOLDER,
-            python="python3",
-            clock=self.clock,
-            ours=ours,
-            secrets=tuple(secrets_of(playbook, ours).values()),
-        )
-        self.edge.launcher.guard(PLAN)
+        self.edges = {
+            number: Edge(
+                host=host,
+                launcher=Launcher(host, FOLDER),
+                folder=FOLDER,
+                python="python3",
+                clock=self.clock,
+                ours=ours,
+                secrets=tuple(secrets_of(playbook, ours).values()),
+            )
+            for number, host in self.hosts.items()
+        }
+        self.edge = self.edges[FIRST]
+        for edge in self.edges.values():
+            edge.launcher.guard(PLAN)
         tags = iter(range(10**6))
         self.engine = Engine(
-            playbook, self.folder, self.journal, self.edge, "0", self._tell, lambda: f"{next(tags):08}"
+            playbook, self.folder, self.journal, self.edges, "0", self._tell, lambda: f"{next(tags):08}"
         )
 
     def begin(self) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from bisect_agent.events import (
     Judged,
     Launched,
     Launching,
+    OnTarget,
     Resumed,
     TargetSurveyed,
     TrialPlanned,
@@ -26,6 +27,7 @@ from bisect_agent.events import (
 from bisect_agent.hour import Hour
 from bisect_agent.journal import Journal, decode
 from bisect_agent.model import (
+    FIRST,
     Before,
     Command,
     Configuration,
@@ -41,7 +43,7 @@ from bisect_agent.model import (
 )
 from bisect_agent.standstill import BETWEEN_LOOKS
 from bisect_agent.verify import verify
-from tests.fakes import PLAN, Behaviour, Lab, SetClock, Stack, fails, said, serves, stack_of
+from tests.fakes import PLAN, Behaviour, Lab, SetClock, Stack, fails, serves, stack_of
 from tests.worlds import PORT, Rule, World, claim, playbook_of, setting
 
 CLASH = World((Rule(frozenset({setting("compile=on"), setting("capture=on")})),))
@@ -118,15 +120,15 @@ def investigate(
     *,
     before: Callable[[Lab], None] | None = None,
     reacts: Reacts | None = None,
-    capacity: int = 1,
+    further: Sequence[Stack] = (),
 ) -> Ran:
     """A whole investigation; `before` may change the target, `reacts` may act in its course."""
-    with Lab(tmp_path / "run", playbook, stack, reacts) as lab:
+    with Lab(tmp_path / "run", playbook, stack, reacts, further=further) as lab:
         if reacts is not None:
             reacts.lab = lab
         if before is not None:
             before(lab)
-        return Ran(lab, lab.begin().engine.run(capacity))
+        return Ran(lab, lab.begin().engine.run())
 
 
 def launches(trial: str) -> Callable[[Entry], bool]:
@@ -224,23 +226,6 @@ def test_the_intent_is_on_the_disk_before_the_launch(tmp_path: Path) -> None:
 
     investigate(tmp_path, bad_does(fails("error: boom")), before=look)
     assert ["launching"] * 4 == last
-
-
-def test_a_second_attempt_in_flight_changes_no_verdict(tmp_path: Path) -> None:
-    """With room for two, the cause is the same; a target with one port has room for one server."""
-    playbook = INCIDENT.model_copy(update={"kind": Kind.JOB, "restore": "none"})
-    playbook = playbook.model_copy(update={"target": playbook.target.model_copy(update={"ports": ()})})
-
-    def job(configuration: Configuration, _: int) -> Behaviour:
-        shown = tuple(f"{f} is {level}" for f, level in configuration.root.items())
-        failed = CLASH.symptom(configuration)
-        return Behaviour(lines=said(*shown), exit=(2.0, 1 if failed else 0))
-
-    ran = investigate(tmp_path, job, playbook, capacity=2)
-    assert (ExitCode.CONCLUDED, CLASH.rules[0].needs) == (
-        ran.outcome.code,
-        frozenset(ran.outcome.verdict.cause),
-    )
 
 
 # --- exit codes -------------------------------------------------------------------------------------
@@ -733,7 +718,7 @@ def again(ran: Ran) -> Outcome:
     tags = iter(range(100, 200))
     with Journal(lab.folder.path, lab.clock.time) as journal:
         lab.edge.launcher.guard(PLAN)
-        engine = Engine(ONE, lab.folder, journal, lab.edge, "0", lambda _: None, lambda: f"{next(tags):08}")
+        engine = Engine(ONE, lab.folder, journal, lab.edges, "0", lambda _: None, lambda: f"{next(tags):08}")
         engine.begin(Resumed(versions={}, reopens=True))
         return engine.run()
 
@@ -813,5 +798,6 @@ def test_before_the_hour_the_memory_of_gpus_is_waited_for(tmp_path: Path) -> Non
     """What the end of an attempt may take is kept back, so that `good` is there in time."""
     with Lab(tmp_path / "run", ONE, bad_does(serves())) as lab:
         plain = lab.engine._way_out()
-        lab.engine.state = replace(lab.engine.state, baseline=Fingerprint(parts={"gpu driver": "580"}))
+        known = OnTarget(baseline=Fingerprint(parts={"gpu driver": "580"}))
+        lab.engine.state = replace(lab.engine.state, targets={FIRST: known})
         assert plain + lab.edge.memory_back == lab.engine._way_out()

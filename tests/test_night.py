@@ -9,7 +9,7 @@ import pytest
 from bisect_agent import library, night
 from bisect_agent.errors import ExitCode, PlaybookError, TargetError
 from bisect_agent.model import Playbook
-from bisect_agent.night import listed, queue
+from bisect_agent.night import listed, queue, queues
 from bisect_agent.report.digest import Brief
 from tests.fakes import Lab, Stack, fails
 from tests.worlds import playbook_of
@@ -69,6 +69,23 @@ def test_what_is_wrong_with_one_is_known_before_the_first_begins(nightly: Path) 
     wrong, right = queue(listed([str(nightly)]), {}, None)
     assert isinstance(wrong.read, PlaybookError)
     assert isinstance(right.read, Playbook)
+
+
+def test_playbooks_that_share_a_machine_are_one_queue(tmp_path: Path) -> None:
+    """One of several targets joins what would else run side by side."""
+    written = {
+        "a": "target: {host: ssh://one}",
+        "b": "target: {host: ssh://two}",
+        "c": "target: {host: ssh://me@three}",
+        "d": "targets: [{host: ssh://two}, {host: ssh://three}]",
+        "e": "target: {host: ssh://one}",
+    }
+    for name, target in written.items():
+        (tmp_path / f"{name}.yaml").write_text(JOB.replace("launch", f"{target}\nlaunch"))
+        (tmp_path / f"{name}.yaml").chmod(0o600)
+    read = queue(listed([str(tmp_path)]), {}, None)
+    assert [[0, 3], [1], [2]] == sorted(queues([*read[:3], read[4]]))
+    assert [[0, 4], [1, 2, 3]] == sorted(queues(read))
 
 
 def test_an_empty_folder_is_no_playbook(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ def redacted(text: str) -> str:
         (r"printed: \n/srv/team/x", r"printed: \n/srv/dirA/x"),
         ("g++ -I/srv/team/include", "g++ -I/srv/dirA/include"),
         ("file:///srv/team", "file:///srv/dirA"),
+        ("https://hf.co//home/jo/x/tree/main", "https://hf.co//home/dA/x/dirA/dirB"),
+        ("n//block + a//b", "n//block + a//b"),
         ("/root/.bisect-agent/a-run/log", "/dirA/.bisect-agent/a-run/log"),
         ("in My Models (old)", "in di rxxxxx (xxA)"),
         ("/sys/fs/cgroup/kube/pod7/memory.events", "/sys/fs/cgroup/dirA/dirB/memory.events"),

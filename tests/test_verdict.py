@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -19,7 +20,7 @@ from bisect_agent.verdict import Verdict
 from bisect_agent.verify import verify
 from tests.fakes import Behaviour, Lab, stack_of
 from tests.strategies import FEW, Case, cases
-from tests.worlds import Rule, World, claim, playbook_of, setting
+from tests.worlds import PORT, Rule, World, claim, playbook_of, setting
 
 PLAYBOOK = playbook_of(
     {"compile": ("off", "on"), "kernel": ("mma", "stock"), "capture": ("on", "off")},
@@ -228,10 +229,18 @@ def test_a_first_failing_level_that_does_not_show_is_told(tmp_path: Path) -> Non
 
 def test_another_cause_that_was_seen_and_not_asked_for_is_told(tmp_path: Path) -> None:
     """Two runs at once show that `bad` fails without either; the one that lands first is looked into."""
-    with Lab(tmp_path / "run", OR, stack_of(EITHER, OR)) as lab:
-        verdict = lab.begin().engine.run(capacity=2).verdict
+    beside = OR.target.model_copy(update={"ports": (PORT + 1,)})
+    playbook, stack = OR.model_copy(update={"others": (beside,)}), stack_of(EITHER, OR)
+
+    def late(configuration: Configuration, start: int) -> Behaviour:
+        """By the time that its `bad` fails, the other target has shown its own."""
+        found = stack(configuration, start)
+        return replace(found, lines=tuple((at + 20.0, text) for at, text in found.lines))
+
+    with Lab(tmp_path / "run", playbook, late, further=(stack,)) as lab:
+        verdict = lab.begin().engine.run().verdict
     seen = {"a": "a=0 it still fails (t04)", "b": "b=0 it still fails (t03)"}[verdict.cause[0].factor]
-    assert (f"another cause: with {seen}; `causes: all` looks for it",) == verdict.unknown
+    assert f"another cause: with {seen}; `causes: all` looks for it" == verdict.unknown[0]
 
 
 def test_every_level_of_a_factor_is_told(either: Verdict) -> None:

@@ -26,6 +26,7 @@ from bisect_agent.evidence import accused
 from bisect_agent.folder import ENV, PLAYBOOK, RESOLVED, SCRIPT, VERDICT, attempt_path, digest
 from bisect_agent.lines import printable, shorten
 from bisect_agent.model import (
+    FIRST,
     Aftermath,
     Applied,
     Before,
@@ -58,7 +59,7 @@ from bisect_agent.report.dossier import (
     Move,
     Near,
 )
-from bisect_agent.report.words import part, told
+from bisect_agent.report.words import part, told, which
 from bisect_agent.tree import Node, said
 from bisect_agent.verdict import Verdict
 
@@ -207,11 +208,12 @@ class _Gathering:
         own, other = (attempt_path(s.trial, s.attempt) for s in (run, failing))
         same = self.read(f"{own}/{SCRIPT}") == self.read(f"{other}/{SCRIPT}")
         script = f"{self.folder}/{other if same else own}/{SCRIPT}"
-        if self.playbook.target.host != "local" and self.state.surveyed:
-            there = failing if same else run
-            attempt = self.state.attempts[there.trial.id, there.attempt]
-            script = f"{self.state.surveyed.folder}/{attempt.folder}/{SCRIPT}"
-        return commands(self.playbook, run.trial.configuration, script, environment)
+        there = failing if same else run
+        attempt = self.state.attempts[there.trial.id, there.attempt]
+        playbook, surveyed = self.playbook.at(attempt.target), self.state.on(attempt.target).surveyed
+        if playbook.target.host != "local" and surveyed:
+            script = f"{surveyed.folder}/{attempt.folder}/{SCRIPT}"
+        return commands(playbook, run.trial.configuration, script, environment)
 
     def _seen(self, run: Settled) -> str:
         result = self.results.get((run.trial.id, run.attempt))
@@ -223,10 +225,11 @@ class _Gathering:
     def _checked(self, run: Settled) -> Checked:
         attempt = self.state.attempts[run.trial.id, run.attempt]
         changed, planned = run.trial.change, self.state.planned.get(run.trial.id)
+        where = "" if attempt.target == FIRST else f", on {which(attempt.target)}"
         return Checked(
             trial=run.trial.id,
             attempt=run.attempt,
-            change=accused(changed.settings()) if changed else str(run.trial.control),
+            change=(accused(changed.settings()) if changed else str(run.trial.control)) + where,
             asked=planned.why if planned else "",
             outcome=run.outcome.kind,
             said=_said(run.outcome),
@@ -247,7 +250,7 @@ class _Gathering:
             says = f"line {ready.match.line} of the log" if ready.match else "health"
             yield Fact("ready", f"{says} says so", ok=True)
         if seen.serving:
-            yield from self._serving(seen.serving)
+            yield from self._serving(seen.serving, attempt.target)
         for setting in run.trial.configuration.settings():
             yield _level(run, setting)
         yield Fact("why it ended", str(seen.why) + _exit(seen))
@@ -271,10 +274,10 @@ class _Gathering:
         else:
             yield Fact("log", f"not seen to begin with this attempt's tag {launching.tag}", ok=False)
 
-    def _serving(self, serving: Serving) -> Iterator[Fact]:
+    def _serving(self, serving: Serving, target: int) -> Iterator[Fact]:
         """Who listens, and what was asked and answered."""
         observe, listens = self.playbook.observe, _LISTENS[serving.listener]
-        ports = self.playbook.target.ports
+        ports = self.playbook.targets[target].ports
         yield Fact(f"listener on {ports[0]}", listens, ok=serving.listener == "ours")
         if serving.health:
             yield _answer("health", serving.health)
@@ -296,7 +299,7 @@ class _Gathering:
             yield Fact("left", "no process: all ended by themselves", ok=True)
         else:
             yield Fact("left", f"no process: stopped at byte {attempt.cut} of the log", ok=True)
-        if ports := self.playbook.target.ports:
+        if ports := self.playbook.targets[attempt.target].ports:
             taken = seen.busy_ports
             numbers = ", ".join(map(str, taken or ports))
             yield Fact("ports", f"{numbers} {'still taken' if taken else 'free again'}", ok=not taken)
@@ -339,7 +342,7 @@ class _Gathering:
     def _target(self) -> dict[str, str]:
         target = self.playbook.target
         ports = {"ports": ", ".join(map(str, target.ports))} if target.ports else {}
-        facts = self.state.surveyed.facts if self.state.surveyed else {}
+        facts = self.state.first.surveyed.facts if self.state.first.surveyed else {}
         asked = self.state.asked
         found = {
             **{_FACTS.get(name, name): value for name, value in facts.items()},
@@ -347,7 +350,16 @@ class _Gathering:
             "variables it reads": ", ".join(asked.reads),
         }
         known = {name: value for name, value in found.items() if value}
-        return {"host": target.host, "folder": target.cwd, **ports, **known}
+        return {"host": target.host, "folder": target.cwd, **ports, **known, **self._further()}
+
+    def _further(self) -> dict[str, str]:
+        """The further targets, and whether they were of use to the end."""
+        return {
+            which(number): ", ".join((target.host, target.cwd, *map(str, target.ports)))
+            + (f"; used no more: {left}" if (left := self.state.on(number).left) else "")
+            for number, target in self.playbook.targets.items()
+            if number != FIRST
+        }
 
     def _record(self) -> dict[str, str]:
         started, sealed = self.state.started, self.state.sealed

@@ -34,11 +34,12 @@ from bisect_agent.events import (
     Stopping,
     TakenUp,
     TargetGuarded,
+    TargetLeft,
     TargetSurveyed,
     TrialPlanned,
 )
 from bisect_agent.evidence import accused
-from bisect_agent.model import Evidence, Prediction, State, Takeover
+from bisect_agent.model import FIRST, Evidence, Prediction, State, Takeover
 from bisect_agent.report.digest import Brief
 from bisect_agent.signatures import printable
 from bisect_agent.tree import Node, SymptomResult, said
@@ -215,6 +216,11 @@ def back(run: Brief) -> str:
     return f"{word}, {run.why}" if run.why else word
 
 
+def which(target: int) -> str:
+    """What a target is called: by its number, where it is a further one."""
+    return "target" if target == FIRST else f"target {target}"
+
+
 def told(event: AnyEvent) -> tuple[str, str] | None:
     """Who an event is about, and the sentence; None for what a person need not read as it happens."""
     match event:
@@ -222,8 +228,8 @@ def told(event: AnyEvent) -> tuple[str, str] | None:
             return "run", run
         case Resumed(lost=lost):
             return "run", "; ".join(("resumed", *lost))
-        case TargetGuarded(guardian=guardian):
-            return "target", f"guarded by process {guardian.pid} there, should we be heard no more"
+        case TargetGuarded(target=target, guardian=guardian):
+            return which(target), f"guarded by process {guardian.pid} there, should we be heard no more"
         case GuardianActed(takeover=takeover):
             return "guardian", printable(acted(takeover))
         case TakenUp(trial=trial):
@@ -235,8 +241,11 @@ def told(event: AnyEvent) -> tuple[str, str] | None:
             return purpose, f"the playbook's command {how}" + (f": {printable(wrong)}" if wrong else "")
         case FilesPutBack(paths=paths, wrong=wrong):
             return "files", printable(wrong) if wrong else f"{', '.join(paths)}: as before the run"
-        case TargetSurveyed(facts=facts):
-            return "target", ", ".join(f"{name} {value}" for name, value in facts.items() if name != "boot")
+        case TargetSurveyed(target=target, facts=facts):
+            known = ", ".join(f"{name} {value}" for name, value in facts.items() if name != "boot")
+            return which(target), known
+        case TargetLeft(target=target, why=why):
+            return which(target), printable(f"used no more: {why}")
         case StackAsked(asked=asked):
             notes = (*asked.sources, *map(str, asked.notes))
             return ("stack", printable("; ".join(notes))) if notes else None
@@ -258,6 +267,8 @@ def told(event: AnyEvent) -> tuple[str, str] | None:
             return "run", f"{by}: {detail}" if detail else str(by)
         case Exported(head=head):
             return "run", f"exported from a run whose head was {head}"
+        case Launching(trial=trial, target=target) if target != FIRST:
+            return trial, f"on {which(target)}"
         case Launching() | Launched() | LogSeen() | Stopping() | Closed() | Sealed():
             return None
         case _:

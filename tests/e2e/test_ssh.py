@@ -14,6 +14,7 @@ from bisect_agent.errors import ExitCode
 from bisect_agent.model import Setting
 from tests.e2e.agent import Agent, Finished, finished, listens, processes_of, quickstart, tiny, wait_for
 from tests.e2e.leaks import BY_LOOKS, ENVIRONMENT, PIECES, carried_out, found_in, leaky
+from tests.e2e.test_targets import fleet, is_whole, placed
 from tests.hosts.sshd import Sshd, plain_user, server
 
 SOON = 2.0
@@ -52,6 +53,20 @@ def test_a_server_over_ssh_is_bisected_like_one_here(far: Agent) -> None:
     assert run.command("stop").end() == ExitCode.CONCLUDED
     assert not listens(stack.port)
     assert [] == processes_of(run.folder)
+
+
+def test_a_target_here_and_one_over_ssh_share_the_work(far: Agent, sshd: Sshd) -> None:
+    """The cause is the same, `good` is restored here, and a link that is cut costs no verdict."""
+    place = f"host: ssh://box, cwd: {far.home}/fleet, folder: {far.home}/there"
+    stack = fleet(far.home, second=place)
+    stack.hold.touch()
+    command = far.run(stack.playbook, "--json")
+    far.awaits("log-seen", "bad-on-2")
+    sshd.cut()
+    stack.hold.unlink()
+    run = finished(far, command, stack.ports[0])
+    assert is_whole(run, stack.ports)
+    assert 2 in placed(run.folder).values()
 
 
 def test_check_looks_at_the_host(far: Agent) -> None:
