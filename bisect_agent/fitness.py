@@ -6,7 +6,7 @@ target goes on with the search, so no time is lost. Such controls are no evidenc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from bisect_agent import search
@@ -32,8 +32,9 @@ def fitness(playbook: Playbook, state: RunState, target: int) -> Fitness:
     there = state.settled(shows=target)
     step = search.control(playbook, there, f"on-{target}")
     match step:
-        case Wanted():
-            return "open" if state.in_flight(shows=target) else step
+        case Wanted(why=why):
+            asked = replace(step, why=f"may target {target} take part? {why}")
+            return "open" if state.in_flight(shows=target) else asked
         case Finished(detail=detail):
             return Unfit(f"{detail} there")
         case None:

@@ -109,6 +109,8 @@ def test_the_cause_is_the_same_and_all_take_part(tmp_path: Path) -> None:
         ran = [trial for (trial, _), target in placed(lab).items() if target == number]
         assert [f"good-on-{number}", f"bad-on-{number}"] == ran[:2]
         assert len(ran) > 2
+        asked = lab.engine.state.planned[f"good-on-{number}"].why
+        assert f"may target {number} take part? it must be seen to work first" == asked
     assert {} == left(lab)
     assert outcome.verdict == verify(lab.folder).verdict
 
