@@ -92,7 +92,11 @@ DEEDS = {
     "removed": ('rm "$log"', "it was removed while it was read"),
     "emptied": (': >"$log"', "it shrank from"),
     "truncated": ('truncate -s 10 "$log"', "it shrank from"),
-    "overwritten": ('yes anew | head -c 100000 >"$log"', "it was cut, and written anew"),
+    # In one write, so that nobody can look between the cut and what is written.
+    "overwritten": (
+        'yes anew | head -c 100000 | dd of="$log" bs=100000 iflag=fullblock conv=notrunc status=none',
+        "it was cut, and written anew",
+    ),
 }
 
 
