@@ -259,6 +259,8 @@ class Engine:
         if begun is not None:
             self._start(trial, begun.target)
             return
+        if len(state.judged()) + len(self._flights) >= self._playbook.limits.trials:
+            return
         parent = state.last(trial.parent) if trial.parent else None
         taken = {flight.target for flight in self._flights.values()}
         free = [number for number in fit if number not in taken and not state.on(number).left]

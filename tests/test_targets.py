@@ -228,6 +228,17 @@ def test_the_verdict_tells_of_a_pair_on_two_targets(tmp_path: Path) -> None:
     assert f"{pair.passing} ran on target 2, {pair.failing} and {pair.again} elsewhere" in said
 
 
+@pytest.mark.parametrize("trials", range(1, 8))
+def test_no_more_attempts_are_made_than_allowed(tmp_path: Path, trials: int) -> None:
+    """Those in flight elsewhere count, too."""
+    playbook = on(3)
+    limits = playbook.limits.model_copy(update={"trials": trials})
+    playbook = playbook.model_copy(update={"limits": limits})
+    lab, outcome = investigate(tmp_path, *[stack(BROKEN)] * 3, playbook=playbook)
+    assert ExitCode.BUDGET is outcome.code
+    assert trials == len([trial for trial, _ in placed(lab) if not trial.startswith("restore")])
+
+
 def test_an_idle_target_is_kept(tmp_path: Path) -> None:
     """Its lease is renewed while nothing runs there, or its guardian would take it for abandoned."""
     playbook = on(2)
