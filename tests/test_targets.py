@@ -15,6 +15,7 @@ from bisect_agent.errors import ExitCode
 from bisect_agent.events import Closed, Launched, Launching, Resumed, RunState, TargetLeft
 from bisect_agent.journal import Journal
 from bisect_agent.model import FIRST, Configuration, Fingerprint, Passed, Playbook
+from bisect_agent.report.gather import gather
 from bisect_agent.surroundings import unlike
 from bisect_agent.verdict import conclude
 from bisect_agent.verify import verify
@@ -212,13 +213,7 @@ def test_the_verdict_tells_of_a_pair_on_two_targets(tmp_path: Path) -> None:
 
     def told(*elsewhere: str) -> list[str]:
         """What the verdict leaves open, had these trials run on a second target."""
-        entries = [
-            replace(entry, event=entry.event.model_copy(update={"target": SECOND}))
-            if isinstance(entry.event, Launching) and entry.event.trial in elsewhere
-            else entry
-            for entry in lab.journal.entries
-        ]
-        found = conclude(on(2, playbook), events.fold(entries), "0").unknown
+        found = conclude(on(2, playbook), events.fold(had(lab, *elsewhere)), "0").unknown
         return [text for text in found if text.startswith(f"whether {pair.setting} matters on one target")]
 
     assert [] == told()
@@ -226,6 +221,32 @@ def test_the_verdict_tells_of_a_pair_on_two_targets(tmp_path: Path) -> None:
     assert [] == told(pair.failing)
     (said,) = told(pair.passing)
     assert f"{pair.passing} ran on target 2, {pair.failing} and {pair.again} elsewhere" in said
+
+
+def had(lab: Lab, *elsewhere: str) -> list[events.Entry]:
+    """The journal, had these trials run on a second target."""
+    return [
+        replace(entry, event=entry.event.model_copy(update={"target": SECOND}))
+        if isinstance(entry.event, Launching) and entry.event.trial in elsewhere
+        else entry
+        for entry in lab.journal.entries
+    ]
+
+
+def test_a_pair_is_run_again_by_hand_on_one_target(tmp_path: Path) -> None:
+    """The failing run that is shown is the one beside the passing one; else each says where it ran."""
+    lab, outcome = investigate(tmp_path, stack(BROKEN), playbook=ALONE)
+    (pair,) = outcome.verdict.pairs
+
+    def shown(*elsewhere: str) -> list[tuple[str, bool]]:
+        """The trials shown by hand, and whether they are on the second target."""
+        entries, path = had(lab, *elsewhere), str(lab.folder.path)
+        found = gather(on(2), entries, outcome.verdict, path, lab.folder.read)
+        return [(block.trial, "# on ssh://box-2" in block.lines) for block in found.by_hand]
+
+    assert [(pair.failing, False), (pair.passing, False)] == shown()
+    assert [(pair.again, False), (pair.passing, False)] == shown(pair.failing)
+    assert [(pair.failing, True), (pair.passing, False)] == shown(pair.failing, pair.again)
 
 
 @pytest.mark.parametrize("trials", range(1, 8))

@@ -102,7 +102,7 @@ class _Gathering:
             backgrounds=self._backgrounds(),
             advice=tuple(self._advice()),
             by_hand=tuple(self._by_hand()),
-            asks=asks(self.playbook) if self.playbook.target.ports else (),
+            asks=self._asks(),
             near=self._near(),
             checked=tuple(self._checked(run) for run in state.judged()),
             target=self._target(),
@@ -181,8 +181,7 @@ class _Gathering:
 
     def _by_hand(self) -> Iterator[ByHand]:
         """The trials of the pairs; where there is none, `bad` and `good`. The failing side comes first."""
-        names = [name for pair in self.verdict.pairs for name in (pair.failing, pair.passing)]
-        shown = [run for name in dict.fromkeys(names) if (run := self._run(name))] or self._controls()
+        shown = self._shown()
         first: tuple[str, ...] = ()
         for run in shown:
             kept = self.read(f"{attempt_path(run.trial, run.attempt)}/{ENV}")
@@ -194,6 +193,24 @@ class _Gathering:
             settings = run.trial.configuration.differs(self.playbook.bad)
             title = run.trial.control or f"bad with {accused(settings)}"
             yield ByHand(run.trial.id, title, self._seen(run), lines, frozenset(changed))
+
+    def _shown(self) -> list[Settled]:
+        """The runs that are shown by hand; where it can be, both sides of a pair on one target."""
+        names: list[str] = []
+        for pair in self.verdict.pairs:
+            there = [name for name in (pair.failing, pair.again) if self._on(name) == self._on(pair.passing)]
+            names += [(*there, pair.failing)[0], pair.passing]
+        return [run for name in dict.fromkeys(names) if (run := self._run(name))] or self._controls()
+
+    def _on(self, trial: str) -> int:
+        last = self.state.last(trial)
+        return last.target if last else FIRST
+
+    def _asks(self) -> tuple[str, ...]:
+        """How a server is asked on the target of the first run shown."""
+        number = self._on(next((run.trial.id for run in self._shown()), ""))
+        there = self.playbook.at(number)
+        return asks(there) if there.target.ports else ()
 
     def _run(self, trial: str) -> Settled | None:
         last = self.state.last(trial)
@@ -207,6 +224,7 @@ class _Gathering:
         """The failing side's script serves for both where it is the same: then one line tells them apart."""
         own, other = (attempt_path(s.trial, s.attempt) for s in (run, failing))
         same = self.read(f"{own}/{SCRIPT}") == self.read(f"{other}/{SCRIPT}")
+        same &= self._on(run.trial.id) == self._on(failing.trial.id)
         script = f"{self.folder}/{other if same else own}/{SCRIPT}"
         there = failing if same else run
         attempt = self.state.attempts[there.trial.id, there.attempt]
