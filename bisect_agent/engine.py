@@ -250,7 +250,8 @@ class Engine:
     def _start_one(self, planned: events.TrialPlanned, fit: Sequence[int]) -> None:
         """Starts what is to be started of a trial, if one of the targets that are fit for it is free.
 
-        The best is the one on which its parent ran: then nothing but the configuration tells the two apart.
+        The best is one on which its configuration was not run yet, then that of its parent: so both sides of
+        a pair come to be seen on one target.
         """
         trial, state = planned.trial, self.state
         if trial.id in self._flights or not self._unfinished(trial):
@@ -264,8 +265,11 @@ class Engine:
         parent = state.last(trial.parent) if trial.parent else None
         taken = {flight.target for flight in self._flights.values()}
         free = [number for number in fit if number not in taken and not state.on(number).left]
+        alike = [p.trial.id for p in state.planned.values() if p.trial.configuration == trial.configuration]
+        ran = {attempt.target for (name, _), attempt in state.attempts.items() if name in alike}
+        free.sort(key=lambda number: (number in ran, parent is None or number != parent.target))
         if free:
-            self._start(trial, parent.target if parent and parent.target in free else free[0])
+            self._start(trial, free[0])
 
     def _renew(self) -> None:
         """Renews the leases of targets on which nothing runs; what is wrong there, the next start tells."""

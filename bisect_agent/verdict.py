@@ -263,11 +263,12 @@ def _elsewhere(playbook: Playbook, table: Table, state: RunState) -> Iterator[st
             yield f"what target {number} ({target.host}) would have shown: it was left, {why}"
     ran = {name: attempt.target for (name, _), attempt in state.attempts.items()}
     for pair in table.pairs:
-        passes = ran[pair.passing]
-        if passes not in {ran[pair.failing], ran[pair.again]}:
+        failing = table.runs(state.trial(pair.failing).configuration)
+        fails = {ran[s.trial.id]: s.trial.id for s in failing if isinstance(s.outcome, Failed)}
+        if (passes := ran[pair.passing]) not in fails:
             yield (
                 f"whether {pair.setting} matters on one target alone: {pair.passing} ran on target {passes},"
-                f" {pair.failing} and {pair.again} elsewhere; on each, `good` works and `bad` fails"
+                f" {' and '.join(fails.values())} elsewhere; on each, `good` works and `bad` fails"
             )
 
 
