@@ -367,7 +367,9 @@ class _Attempt:
             aftermath=self.masker.said(self.aftermath),
         )
         self.folder.write(f"{self.path}/observation.json", canonical(observation))
-        self.emit(Closed(trial=self.trial, attempt=self.number, observation=observation))
+        self.emit(
+            Closed(trial=self.trial, attempt=self.number, target=self.task.target, observation=observation)
+        )
 
     def looked_around(self, end: End) -> End:
         """The end, which is excused where no look can be had at what is around: nobody knows what changed."""

@@ -233,7 +233,7 @@ class Stopping(_OfAttempt):
     offset: int
 
 
-class Closed(_OfAttempt):
+class Closed(_OfAttempt, _OfTarget):
     """Nothing of the attempt is left (or what is left is named); all that was seen of it."""
 
     kind: Literal["closed"] = "closed"
@@ -707,6 +707,8 @@ def _advance(state: RunState, key: tuple[str, int], event: OfAttempt, at: float)
         case Stopping():
             return replace(_step(state, key, "begin_stop"), cut=event.offset)
         case Closed():
-            return replace(_step(state, key, "close"), observation=event.observation, ended=at)
+            # What was closed before it was launched has its target from here.
+            closed = replace(_step(state, key, "close"), target=event.target)
+            return replace(closed, observation=event.observation, ended=at)
         case _:
             assert_never(event)

@@ -458,7 +458,8 @@ class _Copy:
                 return now.model_copy(update=update)
             case Closed():
                 seen = self.seen[event.trial, event.attempt]
-                return Closed(trial=self.trials[event.trial][1].id, attempt=event.attempt, observation=seen)
+                name = self.trials[event.trial][1].id
+                return event.model_copy(update={"trial": name, "observation": seen})
             case Judged(settled=said):
                 trial = self.trials[said.trial.id][1]
                 seen, known = self.seen[said.trial.id, said.attempt], known_so_far(self.playbook, state)

@@ -12,7 +12,7 @@ import pytest
 from bisect_agent import events
 from bisect_agent.engine import Engine, Outcome
 from bisect_agent.errors import ExitCode
-from bisect_agent.events import Closed, Launched, Launching, Resumed, RunState, TargetLeft
+from bisect_agent.events import Closed, Judged, Launched, Launching, Resumed, RunState, TargetLeft
 from bisect_agent.journal import Journal
 from bisect_agent.model import FIRST, Configuration, Fingerprint, Passed, Playbook
 from bisect_agent.report.gather import gather
@@ -59,13 +59,16 @@ def investigate(
     playbook: Playbook | None = None,
     before: Callable[[Lab], None] = lambda _: None,
     deeds: Mapping[str, Callable[[Lab], None]] | None = None,
+    judged: Mapping[str, Callable[[Lab], None]] | None = None,
 ) -> tuple[Lab, Outcome]:
-    """A whole investigation; of each trial in `deeds`, the deed is done once when it was launched."""
+    """A whole investigation; a trial's deed is done once: when it was launched, or when it was judged."""
     playbook = playbook or on(1 + len(further))
-    left = dict(deeds or {})
+    launched, over = dict(deeds or {}), dict(judged or {})
 
     def listen(entry: events.Entry) -> None:
-        if isinstance(entry.event, Launched) and (deed := left.pop(entry.event.trial, None)):
+        if isinstance(entry.event, Launched) and (deed := launched.pop(entry.event.trial, None)):
+            deed(lab)
+        if isinstance(entry.event, Judged) and (deed := over.pop(entry.event.settled.trial.id, None)):
             deed(lab)
 
     with Lab(path / "run", playbook, first, listen, further=further) as lab:
@@ -186,6 +189,18 @@ def test_a_target_that_is_lost_leaves_its_trial_to_the_others(tmp_path: Path) ->
     assert "no answer" in left(lab)[SECOND]
     (lost,) = {trial for (trial, number) in placed(lab) if number == 2}
     assert [SECOND, FIRST] == [placed(lab)[lost, attempt] for attempt in (1, 2)]
+
+
+def test_a_target_that_changes_before_a_start_is_left(tmp_path: Path) -> None:
+    """Though nothing was launched there any more, it is that target which has changed, and no other."""
+
+    def change(lab: Lab) -> None:
+        lab.hosts[SECOND].around = {"kernel": "6.9"}
+
+    lab, outcome = investigate(tmp_path, slow(stack(BROKEN)), stack(BROKEN), judged={"bad-on-2": change})
+    assert (ExitCode.CONCLUDED, BROKEN.rules[0].needs) == (outcome.code, frozenset(outcome.verdict.cause))
+    assert "the environment changed since the first trial: kernel: 6.8 → 6.9" in left(lab)[SECOND]
+    assert outcome.verdict == verify(lab.folder).verdict
 
 
 def runs_on_second(lab: Lab) -> bool:
