@@ -300,7 +300,7 @@ class Engine:
         """Judges what an earlier process of ours has closed, and weighs what it has judged."""
         for (name, number), attempt in self.state.attempts.items():
             if attempt.observation is not None and attempt.settled is None:
-                self._judge(self.state.trial(name), number, attempt.target, attempt.observation)
+                self._judge(self.state.trial(name), number, attempt.observation)
         if judged := self.state.judged():
             self._weigh(judged[-1].trial.id)
 
@@ -397,9 +397,8 @@ class Engine:
             self._end_owners(self._playbook.target.stop)
         if self.interrupts:
             return
-        self._need_ports(
-            FIRST, "stop that server (`target.stop` can say how), or give the playbook another port"
-        )
+        remedy = "stop that server (`target.stop` can say how), or give the playbook another port"
+        self._need_ports(FIRST, remedy)
         if self._playbook.profile is not None:
             self._append(events.StackAsked(asked=ask(self._playbook, self._edge, self._hurried)))
 
@@ -420,11 +419,8 @@ class Engine:
 
     def _look_over(self, number: int) -> Fingerprint:
         """What a target is, recorded; it must be what it was before, and have room."""
-        edge, playbook, baseline = (
-            self._edges[number],
-            self._playbook.at(number),
-            self.state.on(number).baseline,
-        )
+        edge, playbook = self._edges[number], self._playbook.at(number)
+        baseline = self.state.on(number).baseline
         found = {name: learn(edge, fact) for name, fact in facts(edge.folder, edge.python).items()}
         seen = between.fingerprint(playbook, edge, self._folder)
         found |= surroundings.facts(seen, playbook.profile)
@@ -540,15 +536,14 @@ class Engine:
                 flight.thread.join()
                 del self._flights[flight.trial.id]
         if isinstance(message.event, events.Closed):
-            self._judge(flight.trial, flight.attempt, flight.target, message.event.observation)
+            self._judge(flight.trial, flight.attempt, message.event.observation)
 
-    def _judge(self, trial: Trial, attempt: int, target: int, observation: Observation) -> None:
-        seen = known_so_far(self._playbook, self.state)
-        settled = judge(self._playbook.at(target), trial, attempt, observation, seen)
+    def _judge(self, trial: Trial, attempt: int, observation: Observation) -> None:
+        settled = judged(self._playbook, self.state, trial, attempt, observation)
         self._append(events.Judged(settled=settled))
         self._weigh(trial.id)
         guarded = isinstance(settled.outcome, Unresolved) and settled.outcome.reason is Reason.GUARDED
-        if guarded and target == FIRST:
+        if guarded and self.state.attempts[trial.id, attempt].target == FIRST:
             self._lost = self._lost or _lease_lost(self._edge)
 
     def _weigh(self, trial: str | None) -> None:
@@ -760,6 +755,14 @@ def known_so_far(playbook: Playbook, state: RunState) -> Known:
         and isinstance(attempt.settled.outcome, Passed)
     ]
     return known(passing, frozenset(state.asked.reads))
+
+
+def judged(
+    playbook: Playbook, state: RunState, trial: Trial, attempt: int, observation: Observation
+) -> Settled:
+    """What is made of a closed attempt: where it ran, and with what is known up to now."""
+    there = playbook.at(state.attempts[trial.id, attempt].target)
+    return judge(there, trial, attempt, observation, known_so_far(playbook, state))
 
 
 def exit_code(state: RunState, verdict: Verdict) -> ExitCode:

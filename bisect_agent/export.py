@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ValidationError
 
 from bisect_agent import archive, events
-from bisect_agent.engine import exit_code, known_so_far
+from bisect_agent.engine import exit_code, judged
 from bisect_agent.errors import DamagedRun, UsageError
 from bisect_agent.events import (
     EVENT,
@@ -56,7 +56,7 @@ from bisect_agent.folder import (
 )
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import chain, decode, head, intact
-from bisect_agent.judge import RESPONSE, answer_file, judge
+from bisect_agent.judge import RESPONSE, answer_file
 from bisect_agent.lines import printable
 from bisect_agent.model import (
     Exhibit,
@@ -462,9 +462,8 @@ class _Copy:
                 return event.model_copy(update={"trial": name, "observation": seen})
             case Judged(settled=said):
                 trial = self.trials[said.trial.id][1]
-                seen, known = self.seen[said.trial.id, said.attempt], known_so_far(self.playbook, state)
-                there = self.playbook.at(state.attempts[trial.id, said.attempt].target)
-                return Judged(settled=judge(there, trial, said.attempt, seen, known))
+                seen = self.seen[said.trial.id, said.attempt]
+                return Judged(settled=judged(self.playbook, state, trial, said.attempt, seen))
             case _:
                 return self.redacted(event)
 

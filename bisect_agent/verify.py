@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bisect_agent import events
 from bisect_agent.claims import assess
-from bisect_agent.engine import exit_code, known_so_far
+from bisect_agent.engine import exit_code, judged
 from bisect_agent.errors import DamagedRun
 from bisect_agent.events import Closed, Exported, HypothesisMoved, Judged, Launching, RunState
 from bisect_agent.evidence import Table
@@ -27,7 +27,7 @@ from bisect_agent.folder import (
 )
 from bisect_agent.journal import NAME as JOURNAL
 from bisect_agent.journal import decode
-from bisect_agent.judge import RESPONSE, answer_file, judge
+from bisect_agent.judge import RESPONSE, answer_file
 from bisect_agent.model import Exhibit, LogCopy, Observation, Playbook, State, Trial
 from bisect_agent.pieces import faithful, reread
 from bisect_agent.signatures import Scanner, watches
@@ -135,9 +135,7 @@ def _rejudge(playbook: Playbook, state: RunState, event: Judged, where: str) -> 
     attempt = state.attempts.get((said.trial.id, said.attempt))
     if attempt is None or attempt.observation is None:
         raise DamagedRun(f"{where}: an attempt is judged that was never closed")
-    there, seen = playbook.at(attempt.target), known_so_far(playbook, state)
-    again = judge(there, said.trial, said.attempt, attempt.observation, seen)
-    if again != said:
+    if judged(playbook, state, said.trial, said.attempt, attempt.observation) != said:
         raise DamagedRun(f"{where}: another outcome follows from what was observed")
 
 

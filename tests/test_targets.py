@@ -242,7 +242,7 @@ def had(lab: Lab, *elsewhere: str) -> list[events.Entry]:
     """The journal, had these trials run on a second target."""
     return [
         replace(entry, event=entry.event.model_copy(update={"target": SECOND}))
-        if isinstance(entry.event, Launching) and entry.event.trial in elsewhere
+        if isinstance(entry.event, Launching | Closed) and entry.event.trial in elsewhere
         else entry
         for entry in lab.journal.entries
     ]

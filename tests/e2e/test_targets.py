@@ -16,6 +16,7 @@ from bisect_agent.model import Setting
 from tests.e2e.agent import (
     TINY,
     Agent,
+    Command,
     Finished,
     end,
     events,
@@ -65,6 +66,16 @@ def placed(folder: Path) -> dict[str, int]:
     return {e["trial"]: e.get("target", 1) for e in events(folder) if e["kind"] == "launching"}
 
 
+def at_bad(agent: Agent) -> tuple[Fleet, Command]:
+    """A run in which `bad` waits on both targets."""
+    stack = fleet(agent.home)
+    stack.hold.touch()
+    command = agent.run(stack.playbook)
+    agent.awaits("log-seen", "t02")
+    agent.awaits("log-seen", "bad-on-2")
+    return stack, command
+
+
 def is_whole(run: Finished, ports: tuple[int, int]) -> bool:
     """Whether the cause was found, `good` serves on the first target alone, and the record holds."""
     verdict = run.verdict()
@@ -92,11 +103,7 @@ def test_two_targets_find_what_one_finds(agent: Agent) -> None:
 
 def test_a_killed_run_goes_on_on_both_targets(agent: Agent) -> None:
     """What runs there when the agent is killed is watched on, and nothing is started twice."""
-    stack = fleet(agent.home)
-    stack.hold.touch()
-    command = agent.run(stack.playbook)
-    agent.awaits("log-seen", "t02")
-    agent.awaits("log-seen", "bad-on-2")
+    stack, command = at_bad(agent)
     command.send(signal.SIGKILL)
     run = finished(agent, command)
     stack.hold.unlink()
@@ -110,11 +117,7 @@ def test_a_killed_run_goes_on_on_both_targets(agent: Agent) -> None:
 
 def test_whoever_leaves_leaves_nothing_on_the_others(agent: Agent) -> None:
     """After a second interrupt the guardians end what runs, and `good` comes back on the first alone."""
-    stack = fleet(agent.home)
-    stack.hold.touch()
-    command = agent.run(stack.playbook)
-    agent.awaits("log-seen", "t02")
-    agent.awaits("log-seen", "bad-on-2")
+    stack, command = at_bad(agent)
     command.send(signal.SIGINT)
     command.send(signal.SIGINT)
     run = finished(agent, command, stack.ports[0])
@@ -125,11 +128,7 @@ def test_whoever_leaves_leaves_nothing_on_the_others(agent: Agent) -> None:
 
 def test_stop_ends_what_a_killed_agent_left_on_both(agent: Agent) -> None:
     """Where the guardians are gone too, so that nobody else does."""
-    stack = fleet(agent.home)
-    stack.hold.touch()
-    command = agent.run(stack.playbook)
-    agent.awaits("log-seen", "t02")
-    agent.awaits("log-seen", "bad-on-2")
+    _, command = at_bad(agent)
     command.send(signal.SIGKILL)
     run = finished(agent, command)
     end(guardians(agent.home))
