@@ -344,7 +344,7 @@ def _playbook(top: Field, path: Path, ours: Mapping[str, str]) -> Playbook:
         limits=read_limits(keys.get("limits"), kind, {**limits, **(profile.limits if profile else {})}),
         restore=_restore(keys.get("restore"), DEFAULT_RESTORE[kind]),
         profile=profile.profile if profile else None,
-        caches=_caches(cached, profile, target, factors),
+        caches=_caches(cached, profile, targets, factors),
         cached=cached,
         leaves=(profile or profiles.load(PLAIN)).profile.leaves,
         error=_error(keys["confidence"]) if "confidence" in keys else None,
@@ -414,13 +414,14 @@ def _cached(field: Field | None, profile: Loaded | None) -> Cached:
 
 
 def _caches(
-    cached: Cached, profile: Loaded | None, target: Target, factors: Sequence[Factor]
+    cached: Cached, profile: Loaded | None, targets: Sequence[Target], factors: Sequence[Factor]
 ) -> Mapping[str, str]:
     """The cache folders of each attempt; a variable that the playbook sets itself stays as it says."""
     if cached == "shared":
         return {}
     known = (profile or profiles.load(PLAIN)).profile.caches
-    own = {*target.env, *target.passed, *(f.env for f in factors if isinstance(f, EnvFactor))}
+    own = {name for target in targets for name in (*target.env, *target.passed)}
+    own |= {factor.env for factor in factors if isinstance(factor, EnvFactor)}
     return {variable: name for variable, name in known.items() if variable not in own}
 
 
